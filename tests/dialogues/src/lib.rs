@@ -3,22 +3,33 @@
 //!
 //! | module | machine | partners |
 //! |---|---|---|
-//! | [`aaa`] | the AAA server with its ledger | stations of EAP and passwords behind access servers of RADIUS and RadSec |
+//! | [`aaa`] | the AAA server with its ledger | stations of EAP and passwords behind access servers of RADIUS, RadSec and Diameter |
+//! | [`ike`] | an IKEv2 gateway with an AAA server | clients by EAP, a shared key and a certificate |
+//! | [`pppoe`] | an access concentrator with an AAA server | hosts on one Ethernet, by PAP, CHAP, MS-CHAPv2 and EAP |
 //!
-//! Every input is a valid run: an operation that fits nothing changes nothing. `Err` is a [`Breach`]: a fault of the machine.
+//! Every input is a valid run: an operation that fits nothing changes nothing. `Err` is a [`InvariantBreach`]: a fault of the machine.
 
 pub mod aaa;
+mod holdings;
+pub mod ike;
+pub mod pppoe;
+mod site;
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
+use usher_aaa::ledger::PoolConfig;
+use usher_aaa::{Method, User};
+use usher_radius::attribute::kind;
 
 /// How many operations of an input are carried out at most.
 pub const MOST_OPERATIONS: usize = 64;
 
 /// An invariant that does not hold.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Breach(pub String);
+pub struct InvariantBreach(pub String);
 
-impl fmt::Display for Breach {
+impl fmt::Display for InvariantBreach {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -28,18 +39,29 @@ impl fmt::Display for Breach {
 ///
 /// # Errors
 /// It does not hold.
-pub fn ensure(holds: bool, breach: impl FnOnce() -> String) -> Result<(), Breach> {
-    if holds { Ok(()) } else { Err(Breach(breach())) }
+pub fn ensure(holds: bool, breach: impl FnOnce() -> String) -> Result<(), InvariantBreach> {
+    if holds { Ok(()) } else { Err(InvariantBreach(breach())) }
 }
 
 /// What a harness believes of its people. The tests of the harness break it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Belief {
+pub enum OracleBelief {
     /// Whoever shows a password has that user's.
     #[default]
     Sound,
     /// Ann's password is taken for Eve's: a harness that believes so must find a breach in Ann's honest login.
     Mistaken,
+}
+
+impl OracleBelief {
+    /// Whose password somebody shows who has that person's.
+    #[must_use]
+    pub const fn about(self, owner: Person) -> Person {
+        match (self, owner) {
+            (Self::Mistaken, Person::Ann) => Person::Eve,
+            _ => owner,
+        }
+    }
 }
 
 /// One operation: what is done, with which dialogue, and how.
@@ -93,6 +115,12 @@ impl Person {
             Self::Printer => "020000000009",
         }
     }
+    /// Whose name this is, in whatever spelling the AAA server takes for the same.
+    #[must_use]
+    pub fn named(name: &[u8]) -> Option<Self> {
+        let name = usher_aaa::canonical_name(name);
+        Self::ALL.into_iter().find(|p| *usher_aaa::canonical_name(p.name().as_bytes()) == *name)
+    }
     /// The password, which nobody else knows; the printer has one that nobody asks for.
     #[must_use]
     pub const fn password(self) -> &'static str {
@@ -113,6 +141,27 @@ impl Person {
             Self::Printer => "02-00-00-00-00-09",
         }
     }
+}
+
+/// Ann, Bob, Eve and the printer as an AAA server knows them: their addresses are of the pool `main`, and Filter-Id says whose a reply is.
+#[must_use]
+pub fn users() -> BTreeMap<Vec<u8>, Arc<User>> {
+    let user = |person: Person| {
+        let mut user = match person {
+            Person::Printer => User { methods: vec![Method::Mab], ..User::default() },
+            _ => User::with_password(person.password().as_bytes()),
+        };
+        user.simultaneous = (person == Person::Ann).then_some(1);
+        user.pool = Some("main".into());
+        let _ = user.reply.push_text(kind::FILTER_ID, person.name());
+        (person.name().as_bytes().to_vec(), Arc::new(user))
+    };
+    Person::ALL.map(user).into()
+}
+
+/// The pool `main`, of four addresses.
+pub(crate) fn main_pool() -> PoolConfig {
+    PoolConfig { name: "main".into(), ranges: vec!["192.0.2.9-192.0.2.12".parse().expect("a range")] }
 }
 
 /// A text as it is, in capitals, or with its first letter large.

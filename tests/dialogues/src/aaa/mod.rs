@@ -1,8 +1,9 @@
 //! The AAA server, its ledger and its store; stations and access servers in front of them.
 //!
-//! Stations know one password each and may claim any name. Access servers are honest: they pass EAP on, and tell of sessions by the name
+//! Access servers speak RADIUS, RadSec and Diameter. Stations know one password each and may claim any name. Access servers are honest: they pass EAP on, and tell of sessions by the name
 //! and the Class of the Access-Accept. Between both an input repeats, splices, swaps and delays.
 
+mod diameter;
 mod oracle;
 mod sessions;
 mod station;
@@ -11,12 +12,12 @@ mod world;
 
 pub use station::ProofMethod;
 
-use crate::{Belief, Breach, Operation, operations};
+use crate::{InvariantBreach, Operation, OracleBelief, operations};
 use world::World;
 
 /// What came of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Outcome {
+pub struct RunOutcome {
     /// Logins that the server accepted.
     pub accepted: usize,
     /// Access-Rejects that access servers received.
@@ -27,7 +28,7 @@ pub struct Outcome {
 
 /// What an operation does; its code counts by the number of these.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Deed {
+pub enum OperationKind {
     /// A station comes to the port, whoever was there before.
     Begin,
     /// One request, and its answer.
@@ -64,7 +65,7 @@ pub enum Deed {
     Restart,
 }
 
-impl Deed {
+impl OperationKind {
     /// All of them, in the order of their codes.
     pub const ALL: [Self; 17] = [
         Self::Begin,
@@ -91,40 +92,42 @@ impl Deed {
 ///
 /// # Errors
 /// An invariant does not hold.
-pub fn run(octets: &[u8]) -> Result<Outcome, Breach> {
-    run_believing(octets, Belief::Sound)
+pub fn run(octets: &[u8]) -> Result<RunOutcome, InvariantBreach> {
+    run_believing(octets, OracleBelief::Sound)
 }
 
 /// The same with another belief about people.
 ///
 /// # Errors
 /// An invariant does not hold.
-pub fn run_believing(octets: &[u8], belief: Belief) -> Result<Outcome, Breach> {
+pub fn run_believing(octets: &[u8], belief: OracleBelief) -> Result<RunOutcome, InvariantBreach> {
     let mut world = World::new(belief);
     for operation in operations(octets) {
         let Operation { code, slot, how } = operation;
-        let deed = Deed::ALL[usize::from(code) % Deed::ALL.len()];
+        let deed = OperationKind::ALL[usize::from(code) % OperationKind::ALL.len()];
         let slot = usize::from(slot) % world::SLOTS;
         match deed {
-            Deed::Begin => world.begin(slot, operation)?,
-            Deed::Step => world.step(slot)?,
-            Deed::Play => world.play(slot)?,
-            Deed::Repeat => world.repeat(slot, how)?,
-            Deed::Replay => world.replay(how)?,
-            Deed::Lose => world.lose(slot),
-            Deed::Splice => world.splice(slot, how)?,
-            Deed::Stale => world.stale(slot)?,
-            Deed::Rename => world.rename(slot, how)?,
-            Deed::Roam => world.roam(slot, how),
-            Deed::Wait => world.wait(how)?,
-            Deed::Jobs => world.jobs(how)?,
-            Deed::Account => world.account(slot, how)?,
-            Deed::RestartAccessServer => world.restart_access_server(how)?,
-            Deed::Store => world.toggle_store(),
-            Deed::Forget => world.forget(how)?,
-            Deed::Restart => world.restart()?,
+            OperationKind::Begin => world.begin(slot, operation)?,
+            OperationKind::Step => world.step(slot)?,
+            OperationKind::Play => world.play(slot)?,
+            OperationKind::Repeat => world.repeat(slot, how)?,
+            OperationKind::Replay => world.replay(how)?,
+            OperationKind::Lose => world.lose(slot),
+            OperationKind::Splice => world.splice(slot, how)?,
+            OperationKind::Stale => world.stale(slot)?,
+            OperationKind::Rename => world.rename(slot, how)?,
+            OperationKind::Roam => world.roam(slot, how),
+            OperationKind::Wait => world.wait(how)?,
+            OperationKind::Jobs => world.jobs(how)?,
+            OperationKind::Account => world.account(slot, how)?,
+            OperationKind::RestartAccessServer => world.restart_access_server(how)?,
+            OperationKind::Store => world.toggle_store(),
+            OperationKind::Forget => world.forget(how)?,
+            OperationKind::Restart => world.restart()?,
         }
-        world.check().map_err(|Breach(what)| Breach(format!("after {deed:?} of {operation:?}: {what}")))?;
+        world.check().map_err(|InvariantBreach(what)| {
+            InvariantBreach(format!("after {deed:?} of {operation:?}: {what}"))
+        })?;
     }
     world.finish()
 }

@@ -1,7 +1,8 @@
 //! What must hold: who was proved is who is let in, told of and holds an address.
 
 use super::wire::SentRequest;
-use crate::{Belief, Breach, Person, ensure};
+use crate::holdings::SessionHoldings;
+use crate::{InvariantBreach, OracleBelief, Person, ensure};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 use usher_aaa::store::SessionRow;
@@ -13,38 +14,29 @@ pub(super) const FAILURES: (u32, Duration) = (3, Duration::from_secs(60));
 
 /// An accept that its access server has been sent.
 #[derive(Clone, Debug)]
-pub(super) struct Grant {
+pub(super) struct AcceptGrant {
     /// Whom the server let in.
     pub(super) person: Person,
     /// When.
     pub(super) at: Instant,
 }
 
-/// Somebody who has an address: whose it is, and at which station.
-type Holder = (Person, Vec<u8>);
-
 /// What is known about what was proved.
 #[derive(Debug, Default)]
-pub(super) struct Oracle {
-    belief: Belief,
+pub(super) struct ProofOracle {
+    belief: OracleBelief,
     /// By the number of the dialogue: whose proofs were shown in it.
     proofs: Vec<BTreeSet<Person>>,
     /// By the number of the request: whom it let in.
-    grants: BTreeMap<usize, Grant>,
+    grants: BTreeMap<usize, AcceptGrant>,
     /// By Acct-Session-Id: whose it is.
     pub(super) sessions: BTreeMap<String, Person>,
     /// When proofs of a name failed, since it was last let in.
     failed: BTreeMap<Vec<u8>, VecDeque<Instant>>,
 }
 
-/// Whose name this is, whatever its spelling.
-fn person_of(name: &[u8]) -> Option<Person> {
-    let name = canonical_name(name);
-    Person::ALL.into_iter().find(|person| *canonical_name(person.name().as_bytes()) == *name)
-}
-
-impl Oracle {
-    pub(super) fn new(belief: Belief) -> Self {
+impl ProofOracle {
+    pub(super) fn new(belief: OracleBelief) -> Self {
         Self { belief, ..Self::default() }
     }
     pub(super) fn dialogue(&mut self) -> usize {
@@ -53,15 +45,11 @@ impl Oracle {
     }
     /// A proof is shown in a dialogue.
     pub(super) fn shown(&mut self, dialogue: usize, by: Person) {
-        let believed = match (self.belief, by) {
-            (Belief::Mistaken, Person::Ann) => Person::Eve,
-            _ => by,
-        };
         if let Some(proofs) = self.proofs.get_mut(dialogue) {
-            proofs.insert(believed);
+            proofs.insert(self.belief.about(by));
         }
     }
-    pub(super) fn grant(&self, request: usize) -> Option<&Grant> {
+    pub(super) fn grant(&self, request: usize) -> Option<&AcceptGrant> {
         self.grants.get(&request)
     }
     pub(super) fn granted(&self) -> usize {
@@ -74,17 +62,18 @@ impl Oracle {
         now: Instant,
         request: Option<(usize, &SentRequest)>,
         login: &Login,
-    ) -> Result<(), Breach> {
+    ) -> Result<(), InvariantBreach> {
         let who = String::from_utf8_lossy(login.who()).into_owned();
-        let (number, sent) =
-            request.ok_or_else(|| Breach(format!("{who} is let in by a request that nobody sent")))?;
-        let person = person_of(login.who()).ok_or_else(|| Breach(format!("{who} is nobody, and let in")))?;
+        let (number, sent) = request
+            .ok_or_else(|| InvariantBreach(format!("{who} is let in by a request that nobody sent")))?;
+        let person = Person::named(login.who())
+            .ok_or_else(|| InvariantBreach(format!("{who} is nobody, and let in")))?;
         let proofs = &self.proofs[sent.dialogue];
         ensure(proofs.contains(&person), || {
             format!("{who} is let in by {:?}, where {proofs:?} proved something", login.method)
         })?;
         self.failed.remove(&*canonical_name(login.who()));
-        self.grants.insert(number, Grant { person, at: now });
+        self.grants.insert(number, AcceptGrant { person, at: now });
         Ok(())
     }
 
@@ -94,7 +83,7 @@ impl Oracle {
     }
 
     /// A proof of a name was weighed, and failed.
-    pub(super) fn failure(&mut self, now: Instant, name: &[u8]) -> Result<(), Breach> {
+    pub(super) fn failure(&mut self, now: Instant, name: &[u8]) -> Result<(), InvariantBreach> {
         let (most, within) = FAILURES;
         if name.is_empty() {
             return Ok(());
@@ -116,37 +105,15 @@ impl Oracle {
         &self,
         open: impl Iterator<Item = &'a SessionRow>,
         to_come: impl Iterator<Item = (IpAddr, Person, String)>,
-    ) -> Result<(), Breach> {
-        let mut held: BTreeMap<IpAddr, Holder> = BTreeMap::new();
-        let mut hold = |address: IpAddr, person: Person, station: &str| {
-            let holder = (person, canonical_name(station.as_bytes()).into_owned());
-            let before = held.entry(address).or_insert_with(|| holder.clone());
-            ensure(*before == holder, || format!("{address} is held by {before:?} and by {holder:?}"))
-        };
-        let (mut stations, mut nameless) = (BTreeSet::new(), 0);
+    ) -> Result<(), InvariantBreach> {
+        let mut holdings = SessionHoldings::default();
         for row in open {
-            let whose = self.sessions.get(&row.acctsessionid);
-            let person = person_of(row.username.as_bytes());
-            ensure(whose.is_some() && whose.copied() == person, || {
-                format!("session {} of {whose:?} is kept as {:?}'s", row.acctsessionid, row.username)
-            })?;
-            let Some(person) = person else { continue };
-            if let Some(address) = row.framedipaddress {
-                hold(address, person, &row.callingstationid)?;
-            }
-            if person == Person::Ann {
-                if row.callingstationid.is_empty() {
-                    nameless += 1;
-                } else {
-                    stations.insert(canonical_name(row.callingstationid.as_bytes()).into_owned());
-                }
-            }
+            let named = Person::named(row.username.as_bytes());
+            holdings.session(row, self.sessions.get(&row.acctsessionid).copied(), named)?;
         }
         for (address, person, station) in to_come {
-            hold(address, person, &station)?;
+            holdings.hold(address, person, &station)?;
         }
-        // A station that comes again goes on with what it had.
-        let sessions = stations.len() + nameless;
-        ensure(sessions <= 1, || format!("ann has {sessions} sessions, and may have one"))
+        holdings.limit()
     }
 }

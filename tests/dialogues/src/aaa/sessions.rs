@@ -1,9 +1,9 @@
 //! Accounting, restarts, and what is looked at after each operation.
 
-use super::Outcome;
+use super::RunOutcome;
 use super::wire::{self, ACCESS_SERVERS};
-use super::world::{MOST_HALF_OPEN, MOST_HELD, MOST_USERS, Session, Standing, World, server};
-use crate::{Breach, Person, ensure};
+use super::world::{AccountedSession, LoginState, MOST_HALF_OPEN, MOST_HELD, MOST_USERS, World, server};
+use crate::{InvariantBreach, Person, ensure};
 use std::net::IpAddr;
 use usher_aaa::Command;
 use usher_core::{Duration, Machine, bench::EPOCH};
@@ -44,7 +44,7 @@ const DROPS: [&str; 16] = [
 ];
 
 impl World {
-    pub(super) fn account(&mut self, slot: usize, [how, _]: [u8; 2]) -> Result<(), Breach> {
+    pub(super) fn account(&mut self, slot: usize, [how, _]: [u8; 2]) -> Result<(), InvariantBreach> {
         match how % 4 {
             0 => self.start(slot),
             1 => self.record(slot, INTERIM),
@@ -54,23 +54,23 @@ impl World {
     }
 
     /// An access server begins a session of somebody whom it was told to let in.
-    fn start(&mut self, slot: usize) -> Result<(), Breach> {
+    fn start(&mut self, slot: usize) -> Result<(), InvariantBreach> {
         let Some(login) = self.slots[slot].as_mut().filter(|login| login.session.is_none()) else {
             return Ok(());
         };
-        let Standing::Accepted { request, .. } = &login.standing else { return Ok(()) };
+        let LoginState::Accepted { request, .. } = &login.standing else { return Ok(()) };
         let Some(grant) = self.oracle.grant(*request).filter(|grant| grant.at + PATIENCE > self.now) else {
             return Ok(());
         };
         self.begun += 1;
         let id = format!("s{}", self.begun);
         self.oracle.sessions.insert(id.clone(), grant.person);
-        login.session = Some(Session { id, acknowledged: false, ended: false, last: None });
+        login.session = Some(AccountedSession { id, acknowledged: false, ended: false, last: None });
         self.record(slot, START)
     }
 
     /// A session ends, if there is one.
-    pub(super) fn stop(&mut self, slot: usize) -> Result<(), Breach> {
+    pub(super) fn stop(&mut self, slot: usize) -> Result<(), InvariantBreach> {
         self.record(slot, STOP)?;
         if let Some(session) = self.slots[slot].as_mut().and_then(|login| login.session.as_mut()) {
             session.ended = true;
@@ -79,9 +79,10 @@ impl World {
     }
 
     /// An access server tells of a session that it has begun, and that the server knows of.
-    fn record(&mut self, slot: usize, status: u32) -> Result<(), Breach> {
+    fn record(&mut self, slot: usize, status: u32) -> Result<(), InvariantBreach> {
         let Some(login) = &self.slots[slot] else { return Ok(()) };
-        let (Standing::Accepted { attributes, .. }, Some(session)) = (&login.standing, &login.session) else {
+        let (LoginState::Accepted { attributes, .. }, Some(session)) = (&login.standing, &login.session)
+        else {
             return Ok(());
         };
         if session.ended || (status != START && !session.acknowledged) {
@@ -121,7 +122,7 @@ impl World {
     }
 
     /// The last record is sent again, since its answer did not come.
-    fn record_again(&mut self, slot: usize) -> Result<(), Breach> {
+    fn record_again(&mut self, slot: usize) -> Result<(), InvariantBreach> {
         let session = self.slots[slot].as_ref().and_then(|login| login.session.as_ref());
         let last = session.and_then(|session| session.last);
         match last.filter(|last| self.sent[*last].at + RETRANSMISSION > self.now) {
@@ -131,10 +132,14 @@ impl World {
     }
 
     /// An access server has lost all sessions, and says so.
-    pub(super) fn restart_access_server(&mut self, [which, how]: [u8; 2]) -> Result<(), Breach> {
+    pub(super) fn restart_access_server(&mut self, [which, how]: [u8; 2]) -> Result<(), InvariantBreach> {
         let which = usize::from(which) % ACCESS_SERVERS;
         for login in &mut self.slots {
             login.take_if(|login| login.access_server == which);
+        }
+        // Diameter has no word for it.
+        if which == wire::DIAMETER {
+            return Ok(());
         }
         self.begun += 1;
         let record = self.head(which, ON + u32::from(how & 1), &format!("r{}", self.begun));
@@ -148,7 +153,7 @@ impl World {
         self.service.store_mut().set_away(self.store_is_away);
     }
 
-    pub(super) fn forget(&mut self, [who, how]: [u8; 2]) -> Result<(), Breach> {
+    pub(super) fn forget(&mut self, [who, how]: [u8; 2]) -> Result<(), InvariantBreach> {
         let command = match how % 3 {
             0 => Command::Forget { name: None },
             1 => Command::Forget { name: Some(Person::numbered(who).name().into()) },
@@ -160,10 +165,10 @@ impl World {
     }
 
     /// The server and its ledger begin anew with what the store has. Whoever was let in and has not begun a session is sent away.
-    pub(super) fn restart(&mut self) -> Result<(), Breach> {
+    pub(super) fn restart(&mut self) -> Result<(), InvariantBreach> {
         for login in &mut self.slots {
             let waits =
-                |login: &mut super::world::Login| login.session.as_ref().is_none_or(|s| !s.acknowledged);
+                |login: &mut super::world::PortLogin| login.session.as_ref().is_none_or(|s| !s.acknowledged);
             login.take_if(waits);
             if let Some(session) = login.as_mut().and_then(|login| login.session.as_mut()) {
                 session.last = None;
@@ -178,13 +183,15 @@ impl World {
         self.jobs.clear();
         self.oracle.restarted();
         self.work.clear();
-        (self.given, self.answered, self.framer) = (0, 0, Framer::new());
+        self.part();
         self.connect();
+        self.pass(Duration::from_secs(1))?;
+        (self.given, self.answered, self.framer) = (0, 0, Framer::new());
         self.drain()
     }
 
     /// What must hold after each operation.
-    pub(super) fn check(&self) -> Result<(), Breach> {
+    pub(super) fn check(&self) -> Result<(), InvariantBreach> {
         let server = &self.server;
         ensure(server.half_open() <= MOST_HALF_OPEN, || {
             format!("{} sessions are half open", server.half_open())
@@ -195,7 +202,7 @@ impl World {
         self.check_work()?;
         let open = self.service.store().sessions().filter(|row| row.acctstoptime.is_none());
         let to_come = self.slots.iter().flatten().filter_map(|login| {
-            let Standing::Accepted { request, attributes } = &login.standing else { return None };
+            let LoginState::Accepted { request, attributes } = &login.standing else { return None };
             let grant = self.oracle.grant(*request).filter(|grant| grant.at + PATIENCE > self.now)?;
             let address = attributes.get_ipv4(kind::FRAMED_IP_ADDRESS)?;
             let new = login.session.is_none();
@@ -205,7 +212,7 @@ impl World {
     }
 
     /// Each request was answered, waits for its answer, or moved a counter.
-    fn check_answers(&self) -> Result<(), Breach> {
+    fn check_answers(&self) -> Result<(), InvariantBreach> {
         let counters = self.server.radius_counters();
         let dropped: u64 = counters
             .into_iter()
@@ -222,7 +229,7 @@ impl World {
     }
 
     /// What somebody may cost who has proved nothing: a handshake for each login that was begun, a digest or two for each request.
-    fn check_work(&self) -> Result<(), Breach> {
+    fn check_work(&self) -> Result<(), InvariantBreach> {
         let begun = self.server.counters().sessions;
         for (label, most) in [
             ("tls.sign", begun),
@@ -240,7 +247,7 @@ impl World {
     }
 
     /// All that is under way comes to its end.
-    pub(super) fn finish(mut self) -> Result<Outcome, Breach> {
+    pub(super) fn finish(mut self) -> Result<RunOutcome, InvariantBreach> {
         self.holds_jobs = false;
         self.drain()?;
         self.pass(Duration::from_secs(600))?;

@@ -103,7 +103,7 @@ impl ProofMethod {
 
 /// A station that wants to be let in.
 #[derive(Debug)]
-pub(super) struct Station {
+pub(super) struct LoginStation {
     /// Whose password or certificate it has.
     pub(super) owner: Person,
     pub(super) method: ProofMethod,
@@ -118,7 +118,7 @@ pub(super) struct Station {
     pub(super) previous: Vec<u8>,
 }
 
-impl Station {
+impl LoginStation {
     /// Of an operation's octets: `how[0]` says whose password it has (2 bits), as whom it comes (2 bits further on from that), and, with
     /// `how[1]`, by which method; the rest of `how[1]` its name outside and its address.
     pub(super) fn of(operation: Operation, number: u64, now: Instant) -> Self {

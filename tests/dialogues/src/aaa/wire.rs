@@ -4,13 +4,20 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use usher_aaa::RADSEC_LISTENER;
 use usher_core::{ConnId, Instant};
 use usher_crypto::digest::HmacMd5Key;
+use usher_diameter::node;
 use usher_radius::attribute::{Attributes, kind};
 use usher_radius::auth::accounting_request_authenticator;
 use usher_radius::packet::Code;
 use usher_radius::{Secret, radsec};
 
-/// How many access servers there are; the last one speaks RadSec.
-pub(super) const ACCESS_SERVERS: usize = 3;
+/// How many access servers there are. Two speak RADIUS by datagrams.
+pub(super) const ACCESS_SERVERS: usize = 4;
+/// The one that speaks RadSec.
+pub(super) const RADSEC: usize = 2;
+/// The one that speaks Diameter.
+pub(super) const DIAMETER: usize = 3;
+/// The AAA server.
+pub(super) const SERVER: Ipv4Addr = Ipv4Addr::new(10, 9, 9, 9);
 /// Connect-Info: it numbers requests, so that a verdict can be held against what its request proved.
 pub(super) const NUMBER: u8 = 77;
 
@@ -23,16 +30,12 @@ pub(super) const fn address(access_server: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 0, access_server as u8, 1)
 }
 
-pub(super) const fn by_stream(access_server: usize) -> bool {
-    access_server + 1 == ACCESS_SERVERS
-}
-
 pub(super) fn connection() -> ConnId {
     ConnId::accepted_at(RADSEC_LISTENER, 0)
 }
 
 pub(super) fn secret(access_server: usize) -> Secret {
-    if by_stream(access_server) { radsec::secret() } else { Secret::new(SECRET) }
+    if access_server == RADSEC { radsec::secret() } else { Secret::new(SECRET) }
 }
 
 /// A request as it was sent.
@@ -46,6 +49,8 @@ pub(super) struct SentRequest {
     pub(super) identifier: u8,
     pub(super) authenticator: [u8; 16],
     pub(super) octets: Vec<u8>,
+    /// By Diameter, in their place.
+    pub(super) message: Option<node::Request>,
     /// The dialogue that its State names, or one that it begins.
     pub(super) dialogue: usize,
     pub(super) at: Instant,

@@ -1,23 +1,27 @@
 //! A run: the server, whoever speaks to it, and time.
 
-use super::Outcome;
-use super::oracle::{FAILURES, Oracle};
-use super::station::{FRAGMENT, HANDSHAKES, Station};
+use super::RunOutcome;
+use super::diameter;
+use super::oracle::{FAILURES, ProofOracle};
+use super::station::{FRAGMENT, HANDSHAKES, LoginStation, ProofMethod};
 use super::wire::{self, ACCESS_SERVERS, NUMBER, SentRequest};
-use crate::{Belief, Breach, Operation, Person, ensure, respell};
+use crate::{InvariantBreach, Operation, OracleBelief, Person, ensure, main_pool, respell, users};
 use std::collections::{BTreeMap, VecDeque};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use usher_aaa::ledger::{FailureLimit, LedgerConfig, PoolConfig};
+use usher_aaa::ledger::{FailureLimit, LedgerConfig};
 use usher_aaa::service::{Certificates, Parts, Service};
 use usher_aaa::store::Memory;
 use usher_aaa::{
     AaaServer, CacheConfig, CertificateVerdict, Config, Event, IdentityKey, Job, Method, RADSEC_LISTENER,
-    User, UserSource, radius_socket,
+    UserSource, radius_socket,
 };
 use usher_core::bench::EPOCH;
 use usher_core::timer::earliest;
-use usher_core::{Duration, Input, Instant, Machine, Output, Path, Seed, StreamEvent, StreamOp, Transmit};
+use usher_core::{
+    ConnId, Duration, Input, Instant, Machine, Output, Path, Seed, StreamEvent, StreamOp, Transmit,
+};
+use usher_diameter::node::Node;
 use usher_eap::method::Inner;
 use usher_eap::method::peap::{Cryptobinding, ServerMethodPeap};
 use usher_eap::method::tls::{ServerMethodTls, ServerTls};
@@ -39,7 +43,7 @@ const ROUNDS: usize = 32;
 
 /// Where a login stands, as its access server sees it.
 #[derive(Debug)]
-pub(super) enum Standing {
+pub(super) enum LoginState {
     Open,
     Rejected,
     /// Accepted by this request, with these attributes.
@@ -51,7 +55,7 @@ pub(super) enum Standing {
 
 /// A session that an access server tells of.
 #[derive(Debug)]
-pub(super) struct Session {
+pub(super) struct AccountedSession {
     pub(super) id: String,
     pub(super) acknowledged: bool,
     pub(super) ended: bool,
@@ -61,30 +65,30 @@ pub(super) struct Session {
 
 /// A login at a port of an access server.
 #[derive(Debug)]
-pub(super) struct Login {
+pub(super) struct PortLogin {
     pub(super) attempt: u64,
     pub(super) access_server: usize,
-    pub(super) station: Station,
+    pub(super) station: LoginStation,
     state: Option<Vec<u8>>,
     user_name: Option<String>,
     last: Option<usize>,
     loses: bool,
-    pub(super) standing: Standing,
-    pub(super) session: Option<Session>,
+    pub(super) standing: LoginState,
+    pub(super) session: Option<AccountedSession>,
 }
 
 /// A request that lets a login go on, and what is odd about it.
 #[derive(Default)]
-struct Oddity {
+struct RequestMutation {
     eap: Option<(Vec<u8>, Option<Person>)>,
     state: Option<Vec<u8>>,
 }
 
 /// Whom certificates name: all of this run are Ann's.
 #[derive(Debug)]
-struct Authority;
+struct TestAuthority;
 
-impl Certificates for Authority {
+impl Certificates for TestAuthority {
     fn verdict(&self, name: Option<&[u8]>, _: &[Vec<u8>], _: bool) -> CertificateVerdict {
         match name {
             None => CertificateVerdict::Good,
@@ -103,8 +107,8 @@ pub(super) struct World {
     pub(super) config: Config,
     pub(super) server: AaaServer,
     pub(super) service: Service<Memory>,
-    pub(super) oracle: Oracle,
-    pub(super) slots: [Option<Login>; SLOTS],
+    pub(super) oracle: ProofOracle,
+    pub(super) slots: [Option<PortLogin>; SLOTS],
     pub(super) sent: Vec<SentRequest>,
     /// By State: the dialogue that it names.
     states: BTreeMap<Vec<u8>, usize>,
@@ -112,6 +116,13 @@ pub(super) struct World {
     pub(super) holds_jobs: bool,
     pub(super) store_is_away: bool,
     pub(super) framer: Framer,
+    /// The access server that speaks Diameter, its connection, and how many it has had.
+    pub(super) diameter: Node,
+    pub(super) connection: Option<ConnId>,
+    pub(super) connections: u32,
+    pub(super) is_peer_up: bool,
+    /// Answers to requests, by their numbers, that access servers have not heard yet.
+    pub(super) replies: Vec<(usize, Code, Attributes)>,
     /// Logins, sessions and servers begun: each has a number of its own.
     pub(super) begun: u64,
     /// Requests that the server was given and answers that it gave since it began.
@@ -119,22 +130,7 @@ pub(super) struct World {
     pub(super) answered: u64,
     /// Units of work by label, since the server began.
     pub(super) work: BTreeMap<&'static str, u64>,
-    pub(super) outcome: Outcome,
-}
-
-fn users() -> BTreeMap<Vec<u8>, Arc<User>> {
-    let user = |person: Person| {
-        let mut user = match person {
-            Person::Printer => User { methods: vec![Method::Mab], ..User::default() },
-            _ => User::with_password(person.password().as_bytes()),
-        };
-        user.simultaneous = (person == Person::Ann).then_some(1);
-        user.pool = Some("main".into());
-        // It says whose reply this is.
-        let _ = user.reply.push_text(kind::FILTER_ID, person.name());
-        (person.name().as_bytes().to_vec(), Arc::new(user))
-    };
-    Person::ALL.map(user).into()
+    pub(super) outcome: RunOutcome,
 }
 
 fn config() -> Config {
@@ -142,15 +138,16 @@ fn config() -> Config {
         Config::new(UserSource::Host(CacheConfig { entries: MOST_USERS, ..CacheConfig::default() }));
     let client = |n| {
         let address = IpAddr::V4(wire::address(n));
-        match wire::by_stream(n) {
-            true => ClientConfig::radsec(address, 32, Vec::new()),
-            false => ClientConfig::new(address, 32, wire::secret(n)),
+        match n {
+            wire::RADSEC => ClientConfig::radsec(address, 32, Vec::new()),
+            _ => ClientConfig::new(address, 32, wire::secret(n)),
         }
     };
-    let mut radius = usher_radius::server::Config::new((0..ACCESS_SERVERS).map(client).collect());
+    let mut radius = usher_radius::server::Config::new((0..wire::DIAMETER).map(client).collect());
     radius.retain = Duration::from_secs(20);
     radius.max_entries = 64;
     config.radius = Some(radius);
+    config.diameter = Some(diameter::serving());
     config.methods = Method::ALL.into();
     let [plain, certified] = &*HANDSHAKES;
     let tls = |recording: &Arc<_>| ServerTls::Recorded(Arc::clone(recording));
@@ -189,23 +186,22 @@ pub(super) fn server(config: &Config, seed: u64) -> AaaServer {
 }
 
 impl World {
-    pub(super) fn new(belief: Belief) -> Self {
+    pub(super) fn new(belief: OracleBelief) -> Self {
         let config = config();
-        let main = PoolConfig {
-            name: "main".into(),
-            ranges: vec!["192.0.2.9-192.0.2.12".parse().expect("a range")],
+        let ledger = LedgerConfig {
+            pools: vec![main_pool()],
+            failures: Some(failure_limit()),
+            ..LedgerConfig::default()
         };
-        let ledger =
-            LedgerConfig { pools: vec![main], failures: Some(failure_limit()), ..LedgerConfig::default() };
         let mut parts = Parts::new(ledger, Memory::new());
         parts.inline = Arc::new(users());
-        parts.certificates = Some(Arc::new(Authority));
+        parts.certificates = Some(Arc::new(TestAuthority));
         let mut world = Self {
             now: Instant::ZERO,
             server: server(&config, 0),
             service: Service::new(parts, &mut Seed::new(1).secure("known", 0)),
             config,
-            oracle: Oracle::new(belief),
+            oracle: ProofOracle::new(belief),
             slots: Default::default(),
             sent: Vec::new(),
             states: BTreeMap::new(),
@@ -213,30 +209,39 @@ impl World {
             holds_jobs: false,
             store_is_away: false,
             framer: Framer::new(),
+            diameter: diameter::client(Instant::ZERO),
+            connection: None,
+            connections: 0,
+            is_peer_up: false,
+            replies: Vec::new(),
             begun: 0,
             given: 0,
             answered: 0,
             work: BTreeMap::new(),
-            outcome: Outcome::default(),
+            outcome: RunOutcome::default(),
         };
         world.connect();
+        // Capabilities are exchanged.
+        let done = world.pass(Duration::from_secs(1));
+        debug_assert!(done.is_ok(), "nobody has asked anything");
+        (world.given, world.answered) = (0, 0);
         world
     }
 
     /// The last access server's connection is accepted.
     pub(super) fn connect(&mut self) {
         self.server.set_epoch(Instant::ZERO, EPOCH);
-        let remote = SocketAddr::new(IpAddr::V4(wire::address(ACCESS_SERVERS - 1)), 50_000);
+        let remote = SocketAddr::new(IpAddr::V4(wire::address(wire::RADSEC)), 50_000);
         let (listener, local, certificate) = (RADSEC_LISTENER, None, None);
         let event = StreamEvent::Accepted { listener, remote, local, certificate };
         self.server.handle(self.now, Input::Stream { conn: wire::connection(), event });
     }
 
-    pub(super) fn begin(&mut self, slot: usize, operation: Operation) -> Result<(), Breach> {
+    pub(super) fn begin(&mut self, slot: usize, operation: Operation) -> Result<(), InvariantBreach> {
         self.stop(slot)?;
         self.begun += 1;
-        let station = Station::of(operation, self.begun, self.now);
-        self.slots[slot] = Some(Login {
+        let station = LoginStation::of(operation, self.begun, self.now);
+        self.slots[slot] = Some(PortLogin {
             attempt: self.begun,
             access_server: usize::from(operation.how[1]) % ACCESS_SERVERS,
             station,
@@ -244,20 +249,20 @@ impl World {
             user_name: None,
             last: None,
             loses: false,
-            standing: Standing::Open,
+            standing: LoginState::Open,
             session: None,
         });
         Ok(())
     }
 
-    pub(super) fn step(&mut self, slot: usize) -> Result<(), Breach> {
-        self.ask(slot, Oddity::default())
+    pub(super) fn step(&mut self, slot: usize) -> Result<(), InvariantBreach> {
+        self.ask(slot, RequestMutation::default())
     }
 
-    pub(super) fn play(&mut self, slot: usize) -> Result<(), Breach> {
+    pub(super) fn play(&mut self, slot: usize) -> Result<(), InvariantBreach> {
         for _ in 0..ROUNDS {
             let open = |world: &Self| {
-                world.slots[slot].as_ref().filter(|l| matches!(l.standing, Standing::Open)).map(|l| l.last)
+                world.slots[slot].as_ref().filter(|l| matches!(l.standing, LoginState::Open)).map(|l| l.last)
             };
             let Some(before) = open(self) else { break };
             let heard = self.outcome;
@@ -271,9 +276,9 @@ impl World {
     }
 
     /// Sends the next request of a login that is not decided.
-    fn ask(&mut self, slot: usize, oddity: Oddity) -> Result<(), Breach> {
+    fn ask(&mut self, slot: usize, oddity: RequestMutation) -> Result<(), InvariantBreach> {
         let Some(login) = &self.slots[slot] else { return Ok(()) };
-        if !matches!(login.standing, Standing::Open) {
+        if !matches!(login.standing, LoginState::Open) {
             return Ok(());
         }
         let (station, access_server, attempt) = (&login.station, login.access_server, login.attempt);
@@ -325,8 +330,16 @@ impl World {
     ) -> Option<usize> {
         let number = self.sent.len();
         let identifier = number as u8;
-        let (authenticator, octets) =
-            wire::signed(access_server, code, identifier, number as u64, attributes)?;
+        let (mut authenticator, mut octets, mut message) = ([0; 16], Vec::new(), None);
+        if access_server == wire::DIAMETER {
+            let station = self.slots[slot].as_ref().map(|login| &login.station);
+            let password = station.filter(|s| s.method == ProofMethod::Pap).map(|s| s.owner.password());
+            let session = format!("nas.example.org;{attempt};{slot}");
+            message = Some(diameter::message(number as u64, session, code, &attributes, password)?);
+        } else {
+            (authenticator, octets) =
+                wire::signed(access_server, code, identifier, number as u64, attributes)?;
+        }
         let port = 50_000 + slot as u16;
         let at = self.now;
         self.sent.push(SentRequest {
@@ -337,6 +350,7 @@ impl World {
             identifier,
             authenticator,
             octets,
+            message,
             dialogue,
             at,
             code,
@@ -345,10 +359,14 @@ impl World {
     }
 
     /// A request arrives, from a port that is so much further.
-    pub(super) fn send(&mut self, number: usize, further: u16) -> Result<(), Breach> {
+    pub(super) fn send(&mut self, number: usize, further: u16) -> Result<(), InvariantBreach> {
         let Some(request) = self.sent.get(number) else { return Ok(()) };
+        if request.message.is_some() {
+            self.send_by_diameter(number)?;
+            return self.drain();
+        }
         self.given += 1;
-        if wire::by_stream(request.access_server) {
+        if request.access_server == wire::RADSEC {
             // In two pieces, since a stream has no boundaries.
             let (first, rest) = request.octets.split_at(request.octets.len() / 3);
             for piece in [first, rest] {
@@ -356,7 +374,7 @@ impl World {
                 self.server.handle(self.now, Input::Stream { conn, event });
             }
         } else {
-            let local = SocketAddr::new(Ipv4Addr::new(10, 9, 9, 9).into(), 1812);
+            let local = SocketAddr::new(wire::SERVER.into(), 1812);
             let path = Path { socket: radius_socket(0), local, remote: request.source(further) };
             self.server.handle(self.now, Input::Datagram { path, data: &request.octets });
         }
@@ -364,22 +382,26 @@ impl World {
     }
 
     /// Carries out what the server wants, and answers what it asks.
-    pub(super) fn drain(&mut self) -> Result<(), Breach> {
-        let (mut buf, mut replies) = (Vec::new(), Vec::new());
+    pub(super) fn drain(&mut self) -> Result<(), InvariantBreach> {
+        let mut buf = Vec::new();
+        self.carry_diameter()?;
         loop {
             while let Some(output) = self.server.poll_output(&mut buf) {
                 match output {
                     Output::Transmit(Transmit::Datagram { path }) => {
-                        replies.push((path.remote.ip(), Some(path.remote.port()), std::mem::take(&mut buf)));
+                        self.read(path.remote.ip(), Some(path.remote.port()), &buf)?;
+                    }
+                    Output::Transmit(Transmit::Stream { conn, op }) if conn == wire::connection() => {
+                        self.read_stream(op, &buf)?;
                     }
                     Output::Transmit(Transmit::Stream { op: StreamOp::Data, .. }) => {
-                        let from = wire::address(ACCESS_SERVERS - 1).into();
-                        let mut data = &buf[..];
-                        while let Ok(Some(packet)) = self.framer.next(&mut data) {
-                            replies.push((from, None, packet.to_vec()));
+                        if let Some(conn) = self.connection {
+                            let event = StreamEvent::Data(&buf);
+                            self.diameter.handle(self.now, Input::Stream { conn, event });
+                            self.carry_diameter()?;
                         }
                     }
-                    Output::Transmit(other) => return Err(Breach(format!("the server wants {other:?}"))),
+                    Output::Transmit(_) => self.part(),
                     Output::Event(event) => self.event(event)?,
                     Output::Work(work) => {
                         *self.work.entry(work.label.name()).or_default() += u64::from(work.units);
@@ -399,14 +421,14 @@ impl World {
                 break;
             }
         }
-        for (from, port, octets) in replies {
-            self.reply(from, port, &octets)?;
+        for (number, code, attributes) in std::mem::take(&mut self.replies) {
+            self.hear(number, code, attributes)?;
         }
         Ok(())
     }
 
     /// Answers one of the jobs that wait; false where there is none.
-    fn answer_job(&mut self, which: usize) -> Result<bool, Breach> {
+    fn answer_job(&mut self, which: usize) -> Result<bool, InvariantBreach> {
         let Some(job) = self.jobs.remove(which) else { return Ok(false) };
         let answer = self.service.answer(self.now, self.now.wall(EPOCH), job);
         // The login may be over meanwhile.
@@ -414,7 +436,7 @@ impl World {
         Ok(true)
     }
 
-    fn event(&mut self, event: Event) -> Result<(), Breach> {
+    fn event(&mut self, event: Event) -> Result<(), InvariantBreach> {
         if let Some((_, name, _)) = event.failure() {
             self.oracle.failure(self.now, name)?;
         }
@@ -429,31 +451,45 @@ impl World {
         Ok(())
     }
 
-    /// An access server gets an answer.
-    fn reply(&mut self, from: IpAddr, port: Option<u16>, octets: &[u8]) -> Result<(), Breach> {
+    fn read_stream(&mut self, op: StreamOp, octets: &[u8]) -> Result<(), InvariantBreach> {
+        ensure(op == StreamOp::Data, || format!("the server wants {op:?} of a connection of RadSec"))?;
+        let (mut framer, mut data) = (std::mem::take(&mut self.framer), octets);
+        while let Ok(Some(packet)) = framer.next(&mut data) {
+            self.read(wire::address(wire::RADSEC).into(), None, packet)?;
+        }
+        self.framer = framer;
+        Ok(())
+    }
+    /// An access server gets an answer by RADIUS.
+    fn read(&mut self, from: IpAddr, port: Option<u16>, octets: &[u8]) -> Result<(), InvariantBreach> {
         self.answered += 1;
-        let packet =
-            Packet::parse(octets).map_err(|fault| Breach(format!("an answer is no packet: {fault}")))?;
-        let asked = self.sent.iter().enumerate().rev().find(|(_, sent)| {
+        let packet = Packet::parse(octets)
+            .map_err(|fault| InvariantBreach(format!("an answer is no packet: {fault}")))?;
+        let asked = self.sent.iter().rposition(|sent| {
             let (right, code) = check_reply(&packet, &sent.authenticator, &wire::secret(sent.access_server));
             sent.may_be_answered(from, port, packet.identifier())
                 && right
                 && code != MessageAuthenticator::Bad
         });
-        let (number, sent) = asked.ok_or_else(|| Breach("an answer to nothing that was asked".into()))?;
+        let number = asked.ok_or_else(|| InvariantBreach("an answer to nothing that was asked".into()))?;
+        self.replies.push((number, packet.code(), packet.to_owned().attributes));
+        Ok(())
+    }
+    /// An access server hears an answer to a request.
+    fn hear(&mut self, number: usize, code: Code, attributes: Attributes) -> Result<(), InvariantBreach> {
+        let sent = &self.sent[number];
         let (slot, attempt, accounting) = (sent.slot, sent.attempt, sent.code == Code::ACCOUNTING_REQUEST);
-        let attributes = packet.to_owned().attributes;
-        if let Some(state) = packet.get(kind::STATE) {
-            self.states.insert(state.to_vec(), sent.dialogue);
-        }
-        if packet.code() == Code::ACCESS_ACCEPT {
+        let state = attributes.get(kind::STATE).map(<[u8]>::to_vec);
+        self.states.extend(state.clone().map(|state| (state, sent.dialogue)));
+        if code == Code::ACCESS_ACCEPT {
             self.check_accept(number, &attributes)?;
         }
         let Some(login) = self.slots[slot].as_mut().filter(|login| login.attempt == attempt) else {
             return Ok(());
         };
         if accounting {
-            if let Some(session) = login.session.as_mut().filter(|session| session.last == Some(number)) {
+            let session = login.session.as_mut().filter(|session| session.last == Some(number));
+            if let (Some(session), Code::ACCOUNTING_RESPONSE) = (session, code) {
                 self.outcome.started += usize::from(!session.acknowledged);
                 session.acknowledged = true;
             }
@@ -466,22 +502,24 @@ impl World {
         if attributes.eap(&mut eap) {
             login.station.hear(self.now, &eap);
         }
-        match packet.code() {
-            Code::ACCESS_ACCEPT => login.standing = Standing::Accepted { request: number, attributes },
+        match code {
+            Code::ACCESS_ACCEPT => login.standing = LoginState::Accepted { request: number, attributes },
             Code::ACCESS_REJECT => {
-                login.standing = Standing::Rejected;
+                login.standing = LoginState::Rejected;
                 self.outcome.rejected += 1;
             }
-            _ => login.state = packet.get(kind::STATE).map(<[u8]>::to_vec),
+            _ => login.state = state,
         }
         Ok(())
     }
 
     /// An Access-Accept says what is said to the one who was let in.
-    fn check_accept(&mut self, number: usize, attributes: &Attributes) -> Result<(), Breach> {
+    fn check_accept(&mut self, number: usize, attributes: &Attributes) -> Result<(), InvariantBreach> {
         let grant = self.oracle.grant(number);
         let person = grant.map(|grant| grant.person).ok_or_else(|| {
-            Breach("an Access-Accept of which the host was not told before it had all outputs".into())
+            InvariantBreach(
+                "an Access-Accept of which the host was not told before it had all outputs".into(),
+            )
         })?;
         let whose = attributes.get_text(kind::FILTER_ID);
         ensure(whose == Some(person.name()), || {
@@ -489,12 +527,12 @@ impl World {
         })
     }
 
-    pub(super) fn repeat(&mut self, slot: usize, [further, _]: [u8; 2]) -> Result<(), Breach> {
+    pub(super) fn repeat(&mut self, slot: usize, [further, _]: [u8; 2]) -> Result<(), InvariantBreach> {
         let last = self.slots[slot].as_ref().and_then(|login| login.last);
         last.map_or(Ok(()), |last| self.send(last, u16::from(further & 1) * wire::FURTHER))
     }
 
-    pub(super) fn replay(&mut self, [high, low]: [u8; 2]) -> Result<(), Breach> {
+    pub(super) fn replay(&mut self, [high, low]: [u8; 2]) -> Result<(), InvariantBreach> {
         let access: Vec<_> =
             (0..self.sent.len()).filter(|n| self.sent[*n].code == Code::ACCESS_REQUEST).collect();
         let which = usize::from(u16::from_be_bytes([high, low]));
@@ -510,9 +548,9 @@ impl World {
         }
     }
 
-    pub(super) fn splice(&mut self, slot: usize, [other, what]: [u8; 2]) -> Result<(), Breach> {
+    pub(super) fn splice(&mut self, slot: usize, [other, what]: [u8; 2]) -> Result<(), InvariantBreach> {
         let Some(other) = &self.slots[usize::from(other) % SLOTS] else { return Ok(()) };
-        let mut oddity = Oddity::default();
+        let mut oddity = RequestMutation::default();
         if what & 1 == 0 && other.station.speaks_eap() {
             oddity.eap = Some((other.station.response.clone(), other.station.bears()));
         }
@@ -522,14 +560,14 @@ impl World {
         self.ask(slot, oddity)
     }
 
-    pub(super) fn stale(&mut self, slot: usize) -> Result<(), Breach> {
+    pub(super) fn stale(&mut self, slot: usize) -> Result<(), InvariantBreach> {
         let Some(login) = &self.slots[slot] else { return Ok(()) };
         let station = &login.station;
         let eap = station.speaks_eap().then(|| (station.previous.clone(), Some(station.owner)));
-        self.ask(slot, Oddity { eap, state: None })
+        self.ask(slot, RequestMutation { eap, state: None })
     }
 
-    pub(super) fn rename(&mut self, slot: usize, [who, how]: [u8; 2]) -> Result<(), Breach> {
+    pub(super) fn rename(&mut self, slot: usize, [who, how]: [u8; 2]) -> Result<(), InvariantBreach> {
         if let Some(login) = &mut self.slots[slot] {
             let name = respell(Person::numbered(who).name(), how);
             login.user_name = Some(name);
@@ -543,28 +581,30 @@ impl World {
         }
     }
 
-    pub(super) fn wait(&mut self, [how, _]: [u8; 2]) -> Result<(), Breach> {
+    pub(super) fn wait(&mut self, [how, _]: [u8; 2]) -> Result<(), InvariantBreach> {
         const SPANS: [u64; 8] = [10, 1_000, 1_100, 6_000, 21_000, 31_000, 61_000, 301_000];
         self.pass(Duration::from_millis(SPANS[usize::from(how) % SPANS.len()]))
     }
 
-    pub(super) fn pass(&mut self, span: Duration) -> Result<(), Breach> {
+    pub(super) fn pass(&mut self, span: Duration) -> Result<(), InvariantBreach> {
         let end = self.now + span;
         for _ in 0..10_000 {
-            let due = earliest([self.server.poll_timeout(), self.service.poll_timeout()]);
+            let due = [self.server.poll_timeout(), self.service.poll_timeout(), self.diameter.poll_timeout()];
+            let due = earliest(due);
             let at = due.filter(|at| *at <= end).unwrap_or(end).max(self.now);
             self.now = at;
             self.server.handle(at, Input::Timeout);
             self.service.handle_timeout(at);
+            self.diameter.handle(at, Input::Timeout);
             self.drain()?;
             if due.is_none_or(|due| due > end) {
                 return Ok(());
             }
         }
-        Err(Breach("the server wants a turn again and again at one time".into()))
+        Err(InvariantBreach("the server wants a turn again and again at one time".into()))
     }
 
-    pub(super) fn jobs(&mut self, [how, which]: [u8; 2]) -> Result<(), Breach> {
+    pub(super) fn jobs(&mut self, [how, which]: [u8; 2]) -> Result<(), InvariantBreach> {
         match how % 3 {
             0 => self.holds_jobs = true,
             1 => {

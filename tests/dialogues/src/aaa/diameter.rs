@@ -1,0 +1,199 @@
+//! The access server that speaks Diameter: the same requests as AVPs (RFC 4072, RFC 7155, RFC 6733 §9).
+
+use super::wire::{self, DIAMETER, NUMBER, SentRequest};
+use super::world::World;
+use crate::InvariantBreach;
+use std::net::{IpAddr, SocketAddr};
+use usher_aaa::DIAMETER_LISTENER;
+use usher_core::{
+    CloseReason, ConnId, Input, Instant, Machine, Output, Seed, StreamEvent, StreamOp, Transmit,
+};
+use usher_diameter::ResultCode;
+use usher_diameter::accounting::{Acr, RecordType};
+use usher_diameter::avp::AvpBuf;
+use usher_diameter::codes::{self, application};
+use usher_diameter::eap::Der;
+use usher_diameter::nasreq::{Aar, AuthRequestType, Chap, NasInfo};
+use usher_diameter::node::{self, Command, Event, Node};
+use usher_diameter::peer::capabilities::Application;
+use usher_radius::attribute::{Attributes, kind};
+use usher_radius::packet::Code;
+
+const SERVER: &str = "aaa.example.org";
+const CLIENT: &str = "nas.example.org";
+const REALM: &str = "example.org";
+
+fn applications() -> [Application; 3] {
+    [
+        Application::auth(application::EAP),
+        Application::auth(application::NASREQ),
+        Application::acct(application::ACCOUNTING),
+    ]
+}
+
+/// The server's side.
+pub(super) fn serving() -> node::Config {
+    let mut config = node::Config::new(SERVER, REALM, &applications());
+    config.local.addresses.push(wire::SERVER.into());
+    config.accept(CLIENT)
+}
+
+/// The access server's.
+pub(super) fn client(now: Instant) -> Node {
+    let mut config = node::Config::new(CLIENT, REALM, &applications());
+    config.local.addresses.push(wire::address(DIAMETER).into());
+    let server = SocketAddr::new(IpAddr::V4(wire::SERVER), 3868);
+    Node::new(config.connect_to(SERVER, server), now, Seed::new(2).secure("diameter", 0))
+}
+
+/// A request's attributes as a message; `password`, where it has one, in clear. `None`: Diameter has no such request.
+pub(super) fn message(
+    token: u64,
+    session: String,
+    code: Code,
+    attributes: &Attributes,
+    password: Option<&str>,
+) -> Option<node::Request> {
+    let address = attributes.get_ipv4(kind::NAS_IP_ADDRESS).map(IpAddr::V4);
+    let nas = NasInfo {
+        address,
+        port: attributes.get_u32(kind::NAS_PORT),
+        calling_station: attributes.get_text(kind::CALLING_STATION_ID),
+        ..NasInfo::default()
+    };
+    let (user_name, state) = (attributes.get_text(kind::USER_NAME), attributes.get(kind::STATE));
+    let (request_type, realm) = (AuthRequestType::AuthorizeAuthenticate, REALM.to_string());
+    let mut eap = Vec::new();
+    let mut request = if code == Code::ACCOUNTING_REQUEST {
+        let record_type = match attributes.get_u32(kind::ACCT_STATUS_TYPE)? {
+            1 => RecordType::Start,
+            2 => RecordType::Stop,
+            3 => RecordType::Interim,
+            _ => return None,
+        };
+        let acr = Acr {
+            user_name,
+            acct_session_id: attributes.get(kind::ACCT_SESSION_ID),
+            framed_ip: attributes.get_ipv4(kind::FRAMED_IP_ADDRESS),
+            class: attributes.get(kind::CLASS),
+            nas,
+            // Records of a session are told apart by their numbers.
+            ..Acr::new(record_type, token as u32)
+        };
+        acr.request(token, session, realm, None)
+    } else if attributes.eap(&mut eap) {
+        Der { request_type, eap: &eap, user_name, state, nas }.request(token, session, realm, None)
+    } else {
+        let challenge = attributes.get(kind::CHAP_CHALLENGE).unwrap_or_default();
+        let chap = attributes.get(kind::CHAP_PASSWORD).and_then(|value| {
+            let (&identifier, response) = value.split_first()?;
+            Some(Chap { identifier, response: response.try_into().ok()?, challenge })
+        });
+        if chap.is_none() && password.is_none() {
+            return None;
+        }
+        let password = password.filter(|_| chap.is_none()).map(str::as_bytes);
+        Aar { request_type, user_name, password, chap, state, nas }.request(token, session, realm, None)
+    };
+    if let Some(number) = attributes.get(NUMBER) {
+        request.avps.push(codes::CONNECT_INFO, number);
+    }
+    Some(request)
+}
+
+/// AVPs that are attributes of RADIUS, as such.
+fn attributes(avps: &AvpBuf) -> Attributes {
+    let mut attributes = Attributes::new();
+    for avp in avps.view() {
+        if let (0, Ok(kind)) = (avp.vendor, u8::try_from(avp.code)) {
+            // What is longer fits none.
+            let _ = attributes.push_bytes(kind, avp.data);
+        }
+    }
+    attributes
+}
+
+impl World {
+    /// Carries what the access server says and hears by Diameter, until it says no more.
+    pub(super) fn carry_diameter(&mut self) -> Result<(), InvariantBreach> {
+        let mut buf = Vec::new();
+        while let Some(output) = self.diameter.poll_output(&mut buf) {
+            match output {
+                Output::Transmit(Transmit::Stream { conn, op: StreamOp::Connect { remote, .. } }) => {
+                    self.connections += 1;
+                    let (listener, local, certificate) = (DIAMETER_LISTENER, None, None);
+                    let from = SocketAddr::new(wire::address(DIAMETER).into(), 50_000);
+                    let event = StreamEvent::Accepted { listener, remote: from, local, certificate };
+                    let accepted = self.accepted();
+                    self.server.handle(self.now, Input::Stream { conn: accepted, event });
+                    let event = StreamEvent::Connected { remote, local, certificate };
+                    self.connection = Some(conn);
+                    self.diameter.handle(self.now, Input::Stream { conn, event });
+                }
+                Output::Transmit(Transmit::Stream { op: StreamOp::Data, .. }) => {
+                    let (conn, event) = (self.accepted(), StreamEvent::Data(&buf));
+                    self.server.handle(self.now, Input::Stream { conn, event });
+                }
+                Output::Transmit(_) => self.part(),
+                Output::Event(Event::Answer { token, result, avps }) => {
+                    self.diameter_answer(token, result, &avps)?
+                }
+                Output::Event(Event::Failed { .. }) => self.answered += 1,
+                Output::Event(Event::PeerUp { .. }) => self.is_peer_up = true,
+                Output::Event(Event::PeerDown { .. }) => self.is_peer_up = false,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+    /// The server's name for the connection.
+    pub(super) fn accepted(&self) -> ConnId {
+        ConnId::accepted_at(DIAMETER_LISTENER, self.connections)
+    }
+    /// The connection is lost: the access server connects again by itself.
+    pub(super) fn part(&mut self) {
+        if let Some(conn) = self.connection.take() {
+            let accepted = self.accepted();
+            let event = || StreamEvent::Closed(CloseReason::Reset);
+            self.server.handle(self.now, Input::Stream { conn: accepted, event: event() });
+            self.diameter.handle(self.now, Input::Stream { conn, event: event() });
+        }
+    }
+    /// The access server sends a request by Diameter, if it has a connection.
+    pub(super) fn send_by_diameter(&mut self, number: usize) -> Result<(), InvariantBreach> {
+        let message = self.sent.get(number).and_then(|SentRequest { message, .. }| message.clone());
+        if let Some(message) = message.filter(|_| self.is_peer_up)
+            && self.diameter.command(self.now, Command::Request(message)).is_ok()
+        {
+            self.given += 1;
+            self.carry_diameter()?;
+        }
+        Ok(())
+    }
+    fn diameter_answer(
+        &mut self,
+        token: u64,
+        result: ResultCode,
+        avps: &AvpBuf,
+    ) -> Result<(), InvariantBreach> {
+        self.answered += 1;
+        let mut attributes = attributes(avps);
+        let eap = [codes::EAP_PAYLOAD, codes::EAP_REISSUED_PAYLOAD].into_iter();
+        let eap = eap.filter_map(|id| avps.view().get(id)).map(|avp| avp.data.to_vec()).next();
+        if let Some(eap) = &eap {
+            attributes.push_eap(eap);
+        }
+        let number = token as usize;
+        let Some(sent) = self.sent.get(number) else {
+            return Err(InvariantBreach("an answer to nothing that was asked".into()));
+        };
+        let code = match (sent.code, result) {
+            (Code::ACCOUNTING_REQUEST, ResultCode::SUCCESS) => Code::ACCOUNTING_RESPONSE,
+            (_, ResultCode::SUCCESS) => Code::ACCESS_ACCEPT,
+            (_, ResultCode::MULTI_ROUND_AUTH) => Code::ACCESS_CHALLENGE,
+            _ => Code::ACCESS_REJECT,
+        };
+        self.replies.push((number, code, attributes));
+        Ok(())
+    }
+}

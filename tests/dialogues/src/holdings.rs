@@ -1,0 +1,56 @@
+//! Who has a session and an address.
+
+use crate::{InvariantBreach, Person, ensure};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use usher_aaa::canonical_name;
+use usher_aaa::store::SessionRow;
+
+/// Open sessions and what they hold, seen at one moment.
+#[derive(Debug, Default)]
+pub(crate) struct SessionHoldings {
+    held: BTreeMap<IpAddr, (Person, Vec<u8>)>,
+    /// Stations at which Ann has a session, and how many of hers name none.
+    stations: BTreeSet<Vec<u8>>,
+    nameless: usize,
+}
+
+impl SessionHoldings {
+    /// Somebody has an address, at this station. A station that comes again goes on with what it had.
+    pub(crate) fn hold(
+        &mut self,
+        address: IpAddr,
+        person: Person,
+        station: &str,
+    ) -> Result<(), InvariantBreach> {
+        let holder = (person, canonical_name(station.as_bytes()).into_owned());
+        let before = self.held.entry(address).or_insert_with(|| holder.clone());
+        ensure(*before == holder, || format!("{address} is held by {before:?} and by {holder:?}"))
+    }
+    /// A session that is open in the ledger, whose it is as far as its access server knows, and whose its name is.
+    pub(crate) fn session(
+        &mut self,
+        row: &SessionRow,
+        whose: Option<Person>,
+        person: Option<Person>,
+    ) -> Result<(), InvariantBreach> {
+        ensure(whose.is_some() && whose == person, || {
+            format!("session {} of {whose:?} is kept as {:?}'s", row.acctsessionid, row.username)
+        })?;
+        let Some(person) = person else { return Ok(()) };
+        if let Some(address) = row.framedipaddress {
+            self.hold(address, person, &row.callingstationid)?;
+        }
+        if person == Person::Ann && row.callingstationid.is_empty() {
+            self.nameless += 1;
+        } else if person == Person::Ann {
+            self.stations.insert(canonical_name(row.callingstationid.as_bytes()).into_owned());
+        }
+        Ok(())
+    }
+    /// Ann has one session at most, but for a station that comes again.
+    pub(crate) fn limit(&self) -> Result<(), InvariantBreach> {
+        let sessions = self.stations.len() + self.nameless;
+        ensure(sessions <= 1, || format!("ann has {sessions} sessions, and may have one"))
+    }
+}

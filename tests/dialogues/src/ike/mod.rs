@@ -1,0 +1,114 @@
+//! An IKEv2 gateway, whose users an AAA server judges; clients by EAP, by a shared key and by a certificate.
+//!
+//! Each client knows one password, and may claim any identity. An input loses, repeats, delays and forges their datagrams, moves them, and
+//! replaces or ends IKE_SAs from either side.
+
+mod host;
+mod world;
+
+use crate::{InvariantBreach, Operation, OracleBelief, operations};
+use world::World;
+
+/// What came of a run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RunOutcome {
+    /// Sessions that there were, one for all IKE_SAs that take each other's places.
+    pub sessions: usize,
+    /// Logins of EAP that came to nothing.
+    pub refused: usize,
+    /// Sessions that the AAA server was told of.
+    pub accounted: usize,
+}
+
+/// What an operation does; its code counts by the number of these.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OperationKind {
+    /// Another client is at the place, and connects.
+    Begin,
+    /// So much time passes as one datagram takes, or more.
+    Run,
+    /// Two seconds pass: a login takes less.
+    Play,
+    /// The client's next datagram is lost, repeated or late.
+    Fate,
+    /// An earlier datagram of anybody's once more, from where it came or from elsewhere.
+    Replay,
+    /// An IKE_SA or its CHILD_SAs are replaced, by the client or by the gateway.
+    Rekey,
+    /// The client's address is another (RFC 4555).
+    Move,
+    /// The client ends its IKE_SA.
+    Down,
+    /// The client connects again.
+    Connect,
+    /// The client is switched off.
+    SwitchOff,
+    /// The gateway ends IKE_SAs.
+    Close,
+    /// The AAA server has sessions ended.
+    Dynamic,
+    /// The gateway begins anew.
+    Restart,
+}
+
+impl OperationKind {
+    /// All of them, in the order of their codes.
+    pub const ALL: [Self; 13] = [
+        Self::Begin,
+        Self::Run,
+        Self::Play,
+        Self::Fate,
+        Self::Replay,
+        Self::Rekey,
+        Self::Move,
+        Self::Down,
+        Self::Connect,
+        Self::SwitchOff,
+        Self::Close,
+        Self::Dynamic,
+        Self::Restart,
+    ];
+}
+
+/// Carries out the operations of an input.
+///
+/// # Errors
+/// An invariant does not hold.
+pub fn run(octets: &[u8]) -> Result<RunOutcome, InvariantBreach> {
+    run_believing(octets, OracleBelief::Sound)
+}
+
+/// The same with another belief about people.
+///
+/// # Errors
+/// An invariant does not hold.
+pub fn run_believing(octets: &[u8], belief: OracleBelief) -> Result<RunOutcome, InvariantBreach> {
+    let mut world = World::new(belief);
+    for operation in operations(octets) {
+        let Operation { code, slot, how } = operation;
+        let deed = OperationKind::ALL[usize::from(code) % OperationKind::ALL.len()];
+        let slot = usize::from(slot) % world::SLOTS;
+        match deed {
+            OperationKind::Begin => world.begin(slot, how),
+            OperationKind::Run => world.pass(how),
+            OperationKind::Play => world.play(),
+            OperationKind::Fate => world.fate(slot, how),
+            OperationKind::Replay => world.replay(how)?,
+            OperationKind::Rekey => world.rekey(slot, how),
+            OperationKind::Move => world.relocate(slot, how),
+            OperationKind::Down => world.down(slot),
+            OperationKind::Connect => world.connect(slot),
+            OperationKind::SwitchOff => world.switch_off(slot),
+            OperationKind::Close => world.close(how),
+            OperationKind::Dynamic => world.dynamic(how),
+            OperationKind::Restart => world.restart(),
+        }
+        world.check().map_err(|InvariantBreach(what)| {
+            InvariantBreach(format!("after {deed:?} of {operation:?}: {what}"))
+        })?;
+    }
+    world.finish()
+}
+
+#[cfg(test)]
+mod tests;

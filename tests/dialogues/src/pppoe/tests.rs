@@ -1,0 +1,50 @@
+use super::*;
+use crate::Person;
+use usher_ppp::auth::AuthenticationProtocol;
+
+fn deed(deed: OperationKind, slot: u8, how: [u8; 2]) -> [u8; 4] {
+    let code = OperationKind::ALL.iter().position(|d| *d == deed).expect("a deed") as u8;
+    [code, slot, how[0], how[1]]
+}
+/// A login of this person, who claims to be the one so many further on, and the session's end.
+fn login(person: Person, claims: u8, protocol: u8) -> Vec<u8> {
+    let begin = deed(OperationKind::Begin, 0, [person as u8 | claims << 2 | protocol << 4, 0]);
+    [begin, deed(OperationKind::Play, 0, [0, 0]), deed(OperationKind::Disconnect, 0, [0, 0])].concat()
+}
+fn protocols() -> impl Iterator<Item = u8> {
+    0..AuthenticationProtocol::ALL.len() as u8
+}
+
+#[test]
+fn honest_hosts_are_let_in_by_each_protocol_and_accounted() {
+    for person in [Person::Ann, Person::Bob, Person::Eve] {
+        for protocol in protocols() {
+            let expected = RunOutcome { let_in: 1, refused: 0, accounted: 1 };
+            assert_eq!(run(&login(person, 0, protocol)), Ok(expected), "{person:?} by {protocol}");
+        }
+    }
+}
+
+#[test]
+fn who_claims_to_be_another_is_turned_away() {
+    for protocol in protocols() {
+        let outcome = run(&login(Person::Eve, 2, protocol)).unwrap();
+        assert_eq!((outcome.let_in, outcome.accounted), (0, 0), "{protocol}");
+        assert!(outcome.refused > 0);
+    }
+}
+
+#[test]
+fn an_oracle_that_takes_ann_for_eve_finds_a_breach() {
+    for protocol in protocols() {
+        let found = run_believing(&login(Person::Ann, 0, protocol), OracleBelief::Mistaken).unwrap_err();
+        assert!(found.0.contains("ann is let in at"), "{found}");
+    }
+}
+
+#[test]
+fn whatever_the_order_of_operations_nothing_is_breached() {
+    for input in crate::inputs(60) {
+        run(&input).unwrap_or_else(|breach| panic!("{breach}\n{input:?}"));
+    }
+}

@@ -1,0 +1,379 @@
+//! A run: the concentrator, its hosts, its AAA server, and time.
+
+use super::RunOutcome;
+use super::ethernet::{Ethernet, FrameFate, rewrite};
+use crate::site::{self, AaaSite};
+use crate::{InvariantBreach, Operation, OracleBelief, Person, ensure, respell};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use usher_concentrator::config::parse;
+use usher_concentrator::track::Index;
+use usher_concentrator::{
+    AccessConcentrator, Command, Config, DYNAMIC_SOCKET, Event, ServiceJob, SessionEntry, SessionStatus,
+    Which,
+};
+use usher_config::Alone;
+use usher_core::bench::{At, EPOCH, Network};
+use usher_core::impair::ChannelConfig;
+use usher_core::{Duration, Input, Job, PortId, SecureRng, Seed, WallTime};
+use usher_crypto::tls::WallClock;
+use usher_eap::method::md5::Password;
+use usher_ppp::auth::{AuthenticationProtocol, Credentials};
+use usher_ppp::client::{Client, ClientCommand, ClientConfig};
+use usher_ppp::pppoe::{Frame, MacAddress, Stage};
+
+/// How many hosts there are.
+pub(super) const SLOTS: usize = 4;
+const MOST_SESSIONS: usize = 4;
+const PORT: PortId = PortId(0);
+const AC: MacAddress = MacAddress([2, 0, 0, 0, 0, 0xac]);
+const CONCENTRATOR: &str = "192.0.2.1";
+
+const FILE: &str = r#"
+[listen]
+interfaces = ["eth1"]
+[service]
+address = "10.0.0.1"
+pools = ["guests"]
+prefix_pool = "links"
+[authentication]
+protocols = ["mschapv2", "eap", "chap", "pap"]
+[limits]
+sessions = 4
+half_open = 3
+sessions_per_station = 2
+[[pool]]
+name = "guests"
+ranges = ["10.1.0.0/29"]
+[[pool]]
+name = "links"
+ranges = ["2001:db8:1::/60/64"]
+[aaa]
+nas_identifier = "campus.usher.test"
+accounting = true
+[[aaa.radius]]
+address = "203.0.113.1:1812"
+secret = "the secret of RADIUS"
+[aaa.dynamic]
+[tracking]
+"#;
+
+fn address(text: &str, port: u16) -> SocketAddr {
+    SocketAddr::new(text.parse().expect("an address"), port)
+}
+
+/// Hosts of the Ethernet by number.
+const fn station(n: u8) -> MacAddress {
+    MacAddress([2, 0, 0, 1, 0, n & 3])
+}
+
+fn seed(n: u64) -> SecureRng {
+    Seed::new(n).secure("dialogues", 0)
+}
+
+/// A host at a place.
+struct EthernetHost {
+    at: At<Client>,
+    config: ClientConfig,
+}
+
+/// A concentrator, its hosts and its AAA server.
+pub(super) struct World {
+    net: Network,
+    concentrator: At<AccessConcentrator>,
+    config: Config,
+    aaa: AaaSite,
+    hosts: Vec<EthernetHost>,
+    ethernet: Rc<RefCell<Ethernet>>,
+    log: Rc<RefCell<Vec<String>>>,
+    begun: u64,
+    /// By the number of the session at the concentrator.
+    sessions: BTreeMap<u64, Person>,
+    /// What the data plane lets through, by the same number.
+    installed: BTreeMap<u64, SessionEntry>,
+    breach: Option<InvariantBreach>,
+    work: BTreeMap<&'static str, u64>,
+    outcome: RunOutcome,
+}
+
+fn host_config(operation: Operation) -> (Person, ClientConfig) {
+    let [who, how] = operation.how;
+    let owner = match Person::numbered(who) {
+        Person::Printer => Person::Eve,
+        person => person,
+    };
+    let claimed = Person::numbered(who.wrapping_add(who >> 2));
+    let name = respell(claimed.name(), how & 1);
+    let protocol = AuthenticationProtocol::ALL[usize::from(who >> 4) % AuthenticationProtocol::ALL.len()];
+    let password = owner.password().as_bytes();
+    let credentials = Credentials {
+        name: name.into_bytes(),
+        password: password.into(),
+        protocols: vec![protocol],
+        eap_methods: Arc::new([Box::new(Password::new(password))]),
+    };
+    // Its own address, or one that it says is its own.
+    let address = station(operation.slot.wrapping_add((how >> 1) & 3));
+    (owner, ClientConfig { persist: how & 8 != 0, ..ClientConfig::new(PORT, address, credentials) })
+}
+
+impl World {
+    pub(super) fn new(belief: OracleBelief) -> Self {
+        let clock = WallClock::at(WallTime::UNIX_EPOCH);
+        let mut config = parse("pppoe.toml", FILE, &Alone, &clock).expect("the file is right").config;
+        config.ppp.ports[0].address = AC;
+        let channel = ChannelConfig { delay: Duration::from_millis(2), ..ChannelConfig::default() };
+        let mut net = Network::new(channel);
+        let concentrator = AccessConcentrator::new(config.clone(), seed(0)).expect("it holds together");
+        let concentrator = net.add(concentrator, &[address(CONCENTRATOR, 0).ip()]);
+        net.bind(concentrator, DYNAMIC_SOCKET, address(CONCENTRATOR, site::DYNAMIC_PORT));
+        let log = Rc::new(RefCell::new(Vec::new()));
+        let keeps = log.clone();
+        net.on_job(concentrator, move |Job { token, what }| match what {
+            ServiceJob::Log(record) => {
+                keeps.borrow_mut().push(record.to_line());
+                Some((Duration::from_millis(4), Command::Logged { token, kept: true }))
+            }
+            ServiceJob::Translation(_) => None,
+        });
+        let keeps = log.clone();
+        net.on_event(concentrator, move |event| {
+            if let Event::Log(record) = event {
+                keeps.borrow_mut().push(record.to_line());
+            }
+            None
+        });
+        let aaa = AaaSite::new(&mut net, address(CONCENTRATOR, 0).ip());
+        let ethernet = Ethernet { belief, concentrator: concentrator.number, ..Ethernet::default() };
+        let ethernet = Rc::new(RefCell::new(ethernet));
+        let carries = ethernet.clone();
+        net.meddle(move |_, sent| carries.borrow_mut().carry(sent));
+        let mut hosts = Vec::new();
+        for n in 0..SLOTS as u8 {
+            let operation = Operation { code: 0, slot: n, how: [0, 0] };
+            let (owner, config) = host_config(operation);
+            let at = net.add(Client::new(config.clone(), seed(100 + u64::from(n))), &[]);
+            ethernet.borrow_mut().owners.insert(at.number, owner);
+            hosts.push(EthernetHost { at, config });
+        }
+        let ends = hosts.iter().map(|host| host.at.number).chain([concentrator.number]);
+        net.join(&ends.map(|number| (number, PORT)).collect::<Vec<_>>());
+        Self {
+            net,
+            concentrator,
+            config,
+            aaa,
+            hosts,
+            ethernet,
+            log,
+            begun: 0,
+            sessions: BTreeMap::new(),
+            installed: BTreeMap::new(),
+            breach: None,
+            work: BTreeMap::new(),
+            outcome: RunOutcome::default(),
+        }
+    }
+
+    /// Time passes; what the server asks of its host is answered at once.
+    fn run(&mut self, span: Duration) {
+        let Self { net, aaa, concentrator, .. } = self;
+        let mut heard = Vec::new();
+        site::run(net, span, |net| {
+            aaa.serve(net);
+            heard.extend(net.take(*concentrator));
+        });
+        self.take(heard);
+    }
+    fn serve(&mut self) {
+        self.run(Duration::ZERO);
+    }
+    fn take(&mut self, events: Vec<(usher_core::Instant, Event)>) {
+        for (_, event) in events {
+            if let Err(breach) = self.hear(event) {
+                self.breach.get_or_insert(breach);
+            }
+        }
+    }
+
+    /// What the concentrator says.
+    fn hear(&mut self, event: Event) -> Result<(), InvariantBreach> {
+        match event {
+            Event::LetIn(status) => self.let_in(&status)?,
+            Event::Install(entry) => drop(self.installed.insert(entry.id, *entry)),
+            Event::Remove { id, .. } => drop(self.installed.remove(&id)),
+            Event::LoginFailed { .. } => self.outcome.refused += 1,
+            _ => {}
+        }
+        Ok(())
+    }
+    fn let_in(&mut self, status: &SessionStatus) -> Result<(), InvariantBreach> {
+        let SessionStatus { id, user, session, station, number, .. } = status;
+        let person = Person::named(user.as_bytes())
+            .ok_or_else(|| InvariantBreach(format!("{user} is nobody, and let in")))?;
+        let ethernet = self.ethernet.borrow();
+        let here = |named: &(MacAddress, u16)| named.1 == *number && named.0.to_string() == *station;
+        let shown = ethernet.proofs.iter().find(|(named, _)| here(named)).map(|(_, proofs)| proofs);
+        ensure(shown.is_some_and(|shown| shown.contains(&person)), || {
+            format!("{user} is let in at {station} in session {number}, where {shown:?} proved something")
+        })?;
+        self.sessions.insert(*id, person);
+        self.aaa.accounts.insert(session.clone(), person);
+        self.outcome.let_in += 1;
+        Ok(())
+    }
+
+    pub(super) fn begin(&mut self, slot: usize, operation: Operation) {
+        let (owner, config) = host_config(operation);
+        self.ethernet.borrow_mut().owners.insert(self.hosts[slot].at.number, owner);
+        self.hosts[slot].config = config;
+        self.switch_off(slot);
+        self.connect(slot);
+    }
+    pub(super) fn pass(&mut self, [how, _]: [u8; 2]) {
+        const SPANS: [u64; 8] = [1, 2, 5, 20, 100, 1_000, 15_000, 61_000];
+        self.run(Duration::from_millis(SPANS[usize::from(how) % SPANS.len()]));
+    }
+    pub(super) fn play(&mut self) {
+        self.run(Duration::from_secs(2));
+    }
+    pub(super) fn fate(&mut self, slot: usize, [how, what]: [u8; 2]) {
+        let mut ethernet = self.ethernet.borrow_mut();
+        let other = station(what);
+        let fate = match how % 5 {
+            0 => FrameFate::Lost,
+            1 => FrameFate::Twice,
+            2 => FrameFate::Late(Duration::from_millis(u64::from(what) * 10)),
+            3 => FrameFate::From(other),
+            _ => FrameFate::Of(ethernet.last.get(&other).copied().unwrap_or(u16::from(what))),
+        };
+        ethernet.fates.insert(self.hosts[slot].at.number, fate);
+    }
+    /// An earlier frame reaches the concentrator again. Discovery is answered, or moves a counter (RFC 2516 §5).
+    pub(super) fn replay(&mut self, [which, how]: [u8; 2]) -> Result<(), InvariantBreach> {
+        let (frame, discovery) = {
+            let mut ethernet = self.ethernet.borrow_mut();
+            let Some(last) = ethernet.seen.len().checked_sub(1) else { return Ok(()) };
+            // The newest are nearest.
+            let (owner, mut frame) = ethernet.seen[last.saturating_sub(usize::from(which))].clone();
+            let other = station(how >> 2);
+            let number = ethernet.last.get(&other).copied();
+            rewrite(&mut frame, (how & 1 != 0).then_some(other), number.filter(|_| how & 2 != 0));
+            ethernet.show(owner, &frame);
+            let discovery = Frame::parse(&frame).is_ok_and(|frame| frame.stage == Stage::Discovery);
+            (frame, discovery)
+        };
+        let before = (self.counted(), self.net.sent().len());
+        self.net.give(self.concentrator, Input::Frame { port: PORT, data: &frame });
+        let after = (self.counted(), self.net.sent().len());
+        self.serve();
+        ensure(!discovery || before != after, || {
+            format!("a frame of discovery is lost without a counter: {frame:02x?}")
+        })
+    }
+    /// All that the concentrator has counted.
+    fn counted(&self) -> u64 {
+        let (own, ppp) = self.net[self.concentrator].counters();
+        own.total() + ppp.total()
+    }
+    pub(super) fn disconnect(&mut self, slot: usize) {
+        // One without a session has nothing to end.
+        let _ = self.net.command(self.hosts[slot].at, ClientCommand::Disconnect);
+    }
+    pub(super) fn connect(&mut self, slot: usize) {
+        // One that is there already goes on.
+        let _ = self.net.command(self.hosts[slot].at, ClientCommand::Connect);
+    }
+    pub(super) fn switch_off(&mut self, slot: usize) {
+        self.begun += 1;
+        let host = &self.hosts[slot];
+        self.net[host.at] = Client::new(host.config.clone(), seed(1000 + self.begun));
+    }
+    pub(super) fn close(&mut self, [who, how]: [u8; 2]) {
+        let which = match how & 3 {
+            0 => Which::All,
+            _ => Which::Named(Person::numbered(who).name().into()),
+        };
+        let done = self.net.command(self.concentrator, Command::Close { token: 1, which });
+        debug_assert!(done.is_ok(), "a command that is always taken");
+    }
+    pub(super) fn dynamic(&mut self, [who, _]: [u8; 2]) {
+        self.aaa.disconnect(&mut self.net, Person::numbered(who));
+    }
+    /// The concentrator is killed, and begins with what its log has.
+    pub(super) fn restart(&mut self) {
+        self.net.silence(self.concentrator, true);
+        self.run(Duration::from_secs(2));
+        self.net.silence(self.concentrator, false);
+        let mut index = Index::default();
+        self.log.borrow().iter().for_each(|line| index.read(line));
+        let mut config = self.config.clone();
+        (config.lost, config.owed) = (index.open().collect(), index.owed().collect());
+        self.begun += 1;
+        let fresh = AccessConcentrator::new(config, seed(self.begun)).expect("it holds together");
+        self.net[self.concentrator] = fresh;
+        self.net.set_epoch(self.concentrator, EPOCH);
+        self.sessions.clear();
+        self.installed.clear();
+        let mut ethernet = self.ethernet.borrow_mut();
+        ethernet.proofs.clear();
+        ethernet.last.clear();
+        drop(ethernet);
+        self.serve();
+    }
+
+    /// What must hold after each operation.
+    pub(super) fn check(&mut self) -> Result<(), InvariantBreach> {
+        self.net.settle();
+        self.serve();
+        if let Some(breach) = self.breach.take() {
+            return Err(breach);
+        }
+        let sessions = self.net[self.concentrator].sessions();
+        ensure(sessions <= MOST_SESSIONS, || format!("{sessions} sessions, and {MOST_SESSIONS} may be"))?;
+        let (mut addresses, mut prefixes) = (BTreeMap::new(), BTreeMap::new());
+        for (id, entry) in &self.installed {
+            ensure(self.sessions.contains_key(id), || {
+                format!("{entry:?} is let through, and nobody was let in")
+            })?;
+            let held = entry.ipv4.and_then(|address| addresses.insert(address, id));
+            ensure(held.is_none(), || format!("{:?} is of two sessions", entry.ipv4))?;
+            for (prefix, bits) in &entry.ipv6 {
+                let held = prefixes.insert((*prefix, *bits), id);
+                ensure(held.is_none(), || format!("{prefix} is of two sessions"))?;
+            }
+        }
+        self.aaa.check(|name| Person::named(name.as_bytes()))?;
+        let given = self.ethernet.borrow().given;
+        for (label, units) in self.net.take_work() {
+            *self.work.entry(label).or_default() += u64::from(units);
+        }
+        for label in ["aaa.verdict", "eap.mschapv2"] {
+            let done = self.work.get(label).copied().unwrap_or_default();
+            ensure(done <= given, || format!("{done} units of {label} for {given} frames"))?;
+        }
+        Ok(())
+    }
+
+    /// All hosts leave: nothing is left of them.
+    pub(super) fn finish(mut self) -> Result<RunOutcome, InvariantBreach> {
+        for slot in 0..SLOTS {
+            self.disconnect(slot);
+        }
+        self.run(Duration::from_secs(300));
+        self.close([0, 0]);
+        self.run(Duration::from_secs(60));
+        self.check()?;
+        let left = (self.net[self.concentrator].sessions(), self.installed.len());
+        ensure(left == (0, 0), || format!("{left:?} sessions are left"))?;
+        let (accounted, open) = self.aaa.sessions();
+        ensure(open == 0, || {
+            format!("hosts have gone, and sessions are open in the ledger: {}", self.aaa.open())
+        })?;
+        self.outcome.accounted = accounted;
+        Ok(self.outcome)
+    }
+}
