@@ -877,8 +877,9 @@ impl Machine for Gateway {
     }
 
     fn poll_timeout(&mut self) -> Option<Instant> {
-        let start =
-            (!self.started && self.config.peers.iter().any(|peer| peer.start)).then_some(Instant::ZERO);
+        // An AAA server hears that this one begins before anybody comes: later it would end the sessions that have begun meanwhile.
+        let begins = || self.aaa.is_some() || self.config.peers.iter().any(|peer| peer.start);
+        let start = (!self.started && begins()).then_some(Instant::ZERO);
         let aaa = self.aaa.as_mut().and_then(|aaa| aaa.poll_timeout());
         earliest([start, self.ike.poll_timeout(), aaa, self.timers.next()])
     }

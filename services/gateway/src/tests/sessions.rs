@@ -66,6 +66,14 @@ fn the_server_is_told_that_the_gateway_begins() {
     assert_eq!(told(&quiet), (0, vec![]));
 }
 
+/// A record that comes after the first client has logged in would end that session, too.
+#[test]
+fn the_server_is_told_that_the_gateway_begins_before_any_client_comes() {
+    let mut site = Site::new(AAA_GATEWAY, |_| {});
+    site.world.run(secs(1));
+    assert_eq!((site.begun.get(), site.kinds().len()), (1, 0));
+}
+
 /// RFC 2865 §5.27: the time is that of the session, whichever IKE_SA it has.
 #[test]
 fn times_of_a_session_outlast_the_replacement_of_its_ike_sa() {
