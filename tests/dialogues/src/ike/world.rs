@@ -142,7 +142,7 @@ fn add(
     let does = credentials.clone();
     net.on_job(host, move |job| match job.what {
         GatewayJob::Ike(what) => {
-            let done = does.borrow().answer(&Job { token: job.token, what });
+            let done = does.borrow().answer(&Job::new(job.token, what));
             Some((Duration::from_millis(2), Command::Done(done)))
         }
         GatewayJob::Judge(judgement) => Some((Duration::from_millis(10), Command::Judged(judgement.done()))),

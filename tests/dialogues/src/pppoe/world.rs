@@ -132,7 +132,7 @@ impl World {
         net.bind(concentrator, DYNAMIC_SOCKET, address(CONCENTRATOR, site::DYNAMIC_PORT));
         let log = Rc::new(RefCell::new(Vec::new()));
         let keeps = log.clone();
-        net.on_job(concentrator, move |Job { token, what }| match what {
+        net.on_job(concentrator, move |Job { token, what, .. }| match what {
             ServiceJob::Log(record) => {
                 keeps.borrow_mut().push(record.to_line());
                 Some((Duration::from_millis(4), Command::Logged { token, kept: true }))
