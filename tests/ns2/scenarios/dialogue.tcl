@@ -9,6 +9,7 @@ proc dialogues {} {
         $tcp set interval_ $par(interval)
         $tcp set segsize_ $par(segsize)
         $tcp set window_ $par(window)
+        $tcp set minrto_ $par(minrto)
         $tcp set maxrto_ $par(maxrto)
         $ns attach-agent $node $tcp
         set $app [new Application/TcpApp $tcp]

@@ -3,6 +3,7 @@
 //! A study has one axis, whose cases are named as the command lines that ns-2's script gets. ns-2 is Debian's package
 //! `ns2`, as it is.
 
+pub mod messages;
 pub mod transfer;
 
 use std::collections::BTreeMap;
@@ -25,8 +26,17 @@ pub const LEVEL: f64 = 0.95;
 const PATIENCE: Duration = Duration::from_secs(1200);
 
 /// Every scenario, by the name of its files.
-pub const SCENARIOS: [&str; 7] =
-    ["tcp-reno", "tcp-sack", "tcp-nagle", "tcp-delack", "tcp-background", "udp", "sctp-ftp"];
+pub const SCENARIOS: [&str; 9] = [
+    "tcp-reno",
+    "tcp-sack",
+    "tcp-second",
+    "tcp-transfer",
+    "tcp-nagle",
+    "tcp-delack",
+    "tcp-background",
+    "udp",
+    "sctp-ftp",
+];
 
 /// The mean delay of one case in both simulators, in seconds.
 #[derive(Clone, Debug)]

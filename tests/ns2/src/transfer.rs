@@ -44,7 +44,7 @@ impl Lost {
     }
 }
 
-fn moved(list: &[u64], by: u64) -> Vec<u64> {
+pub(crate) fn moved(list: &[u64], by: u64) -> Vec<u64> {
     list.iter().map(|n| n + by).collect()
 }
 

@@ -1,5 +1,6 @@
 //! Every scenario in both simulators. Where ns-2 is not installed they fail.
 
+use usher_ns2_tests::messages::{self, Plan};
 use usher_ns2_tests::transfer::{self, Lost};
 use usher_ns2_tests::{SCENARIOS, compare, folder, printed, root};
 
@@ -59,6 +60,16 @@ fn dialogues_beside_background_traffic_take_as_long_as_in_ns2() {
 }
 
 #[test]
+fn dialogues_with_a_timeout_of_a_second_take_as_long_as_in_ns2() {
+    beside("tcp-second");
+}
+
+#[test]
+fn transfers_with_a_timeout_of_a_second_take_as_long_as_in_ns2() {
+    beside("tcp-transfer");
+}
+
+#[test]
 fn datagrams_that_are_sent_again_take_as_long_as_in_ns2() {
     beside("udp");
 }
@@ -87,6 +98,34 @@ fn a_transfer_over_sctp_goes_as_in_ns2_where_the_same_packets_are_lost() {
     let (theirs, rfc) =
         (transfer::theirs(&lost).unwrap(), transfer::ours(&lost, "preset = \"rfc\"").unwrap());
     assert!((rfc / theirs - 1.0).abs() > 0.05, "{theirs} s, {rfc} s");
+}
+
+/// How far apart both may be where they lose the same packets, as a share of ns-2's mean: a segment that leaves later, or once
+/// more, moves it by more.
+const SAME: f64 = 0.001;
+
+#[test]
+fn messages_over_tcp_go_as_in_ns2_where_the_same_packets_are_lost() {
+    let mut apart = Vec::new();
+    for congestion in ["reno", "newreno", "sack"] {
+        for plan in [Plan::transfer, Plan::dialogues] {
+            for rto_min in [200, 1000] {
+                let plan = plan(congestion, rto_min);
+                for (loss, list) in [(0.0, 1), (0.01, 1), (0.02, 2), (0.05, 3), (0.1, 4), (0.2, 5), (0.5, 6)]
+                {
+                    let lost = Lost::draw(loss, list);
+                    let theirs = messages::theirs(&plan, &lost).unwrap();
+                    let ours = messages::ours(&plan, &lost, "preset = \"ns-2\"").unwrap();
+                    let line = format!("{plan:?}, loss {loss}: ns-2 {theirs} s, usher {ours} s");
+                    println!("{line}");
+                    if (ours / theirs - 1.0).abs() > SAME {
+                        apart.push(line);
+                    }
+                }
+            }
+        }
+    }
+    assert!(apart.is_empty(), "{}", apart.join("\n"));
 }
 
 #[test]

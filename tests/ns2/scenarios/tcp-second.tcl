@@ -1,0 +1,7 @@
+# The dialogues of tcp-reno.tcl with a smallest retransmission timeout of a second.
+
+source [file join [file dirname [info script]] common.tcl]
+source [file join [file dirname [info script]] dialogue.tcl]
+
+options {agent Agent/TCP/FullTcp nagle 0 interval 0.1 segsize 536 window 20 minrto 1 maxrto 60 rounds {200 200} think 0 turnaround 0 background 0}
+run

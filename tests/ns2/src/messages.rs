@@ -1,0 +1,223 @@
+//! Messages over one TCP connection at fixed times, in both simulators with the same packets lost: nothing is left to chance.
+
+use crate::transfer::{Lost, moved};
+use crate::{folder, ns};
+use std::sync::Arc;
+use usher_core::impair::{ChannelConfig, Loss, QueueLimit};
+use usher_core::{ConnId, Duration, Instant, Seed};
+use usher_runner::world::tcp_config;
+use usher_scenario::{Mode, Overrides, Study};
+use usher_sim::{
+    Application, Builder, Context, Delivery, HostId, IpVersion, LinkConfig, Observer, Payload,
+    StreamDelivery, Transports,
+};
+
+/// How FullTcp is told what a study says by `congestion`.
+pub const AGENTS: [(&str, &str); 3] = [
+    ("reno", "Agent/TCP/FullTcp"),
+    ("newreno", "Agent/TCP/FullTcp/Newreno"),
+    ("sack", "Agent/TCP/FullTcp/Sack"),
+];
+
+/// Packets that leave before the messages: the client's SYN, in ns-2 an acknowledgement, the message that opens the
+/// connection; and where that is answered, the acknowledgement of the answer.
+const CLIENT_BEFORE: u64 = 2;
+const CLIENT_BEFORE_IN_NS2: u64 = 3;
+/// The server's SYN-ACK, and what answers the message that opens the connection.
+const SERVER_BEFORE: u64 = 2;
+const PORT: u16 = 3868;
+/// When the connection is opened, and when the first message leaves.
+const OPEN: Instant = Instant::from_nanos(10_000_000);
+const BEGIN: Instant = Instant::from_nanos(1_013_700_000);
+/// Between the last message and the end.
+const DRAIN: Duration = Duration::from_secs(40_000);
+
+/// What is sent, and with what settings.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// As a study says it: `reno`, `newreno` or `sack`.
+    pub congestion: &'static str,
+    /// The smallest retransmission timeout in milliseconds.
+    pub rto_min: u64,
+    /// So many messages.
+    pub messages: u32,
+    /// Microseconds between two.
+    pub gap: u64,
+    /// Bytes of each.
+    pub bytes: u32,
+    /// Bytes that answer each; 0 answers none.
+    pub answer: u32,
+}
+
+impl Plan {
+    /// A transfer one way: 400 full segments, which are all there when it begins.
+    pub fn transfer(congestion: &'static str, rto_min: u64) -> Self {
+        Self { congestion, rto_min, messages: 400, gap: 0, bytes: 536, answer: 0 }
+    }
+    /// A small message every 37.1 ms, each answered.
+    pub fn dialogues(congestion: &'static str, rto_min: u64) -> Self {
+        Self { congestion, rto_min, messages: 400, gap: 37_100, bytes: 200, answer: 200 }
+    }
+    fn leaves(&self, message: u32) -> Instant {
+        BEGIN + Duration::from_micros(self.gap) * u64::from(message)
+    }
+}
+
+/// The mean delay of the messages in ns-2, in seconds.
+///
+/// # Errors
+/// As [`ns`], and where messages do not end.
+pub fn theirs(plan: &Plan, lost: &Lost) -> Result<f64, String> {
+    let list = |list, before| moved(list, before).iter().map(u64::to_string).collect::<Vec<_>>().join(" ");
+    let before = CLIENT_BEFORE_IN_NS2 + u64::from(plan.answer > 0);
+    let agent = AGENTS.iter().find(|(congestion, _)| *congestion == plan.congestion);
+    let pairs = [
+        ("agent", agent.ok_or("ns-2 has no such agent")?.1.to_owned()),
+        ("minrto", (plan.rto_min as f64 / 1e3).to_string()),
+        ("messages", plan.messages.to_string()),
+        ("gap", (plan.gap as f64 / 1e6).to_string()),
+        ("bytes", plan.bytes.to_string()),
+        ("answer", plan.answer.to_string()),
+        ("drain", DRAIN.as_secs_f64().to_string()),
+        ("up", list(&lost.up, before)),
+        ("down", list(&lost.down, SERVER_BEFORE)),
+    ];
+    let arguments: Vec<String> =
+        pairs.into_iter().flat_map(|(name, value)| [name.to_owned(), value]).collect();
+    let line = ns("tcp-lost", &arguments)?;
+    if line.get("failed").is_none_or(|failed| failed != "0") {
+        return Err(format!("messages did not end: {line:?}"));
+    }
+    line.get("mean").and_then(|v| v.parse().ok()).ok_or_else(|| format!("no mean in {line:?}"))
+}
+
+/// The same of the simulator, with the settings of `tcp-reno.toml` and `settings` in place of its own.
+///
+/// # Errors
+/// Where the study is at fault, or messages do not end.
+pub fn ours(plan: &Plan, lost: &Lost, settings: &str) -> Result<f64, String> {
+    let text = std::fs::read_to_string(folder().join("tcp-reno.toml")).map_err(|e| e.to_string())?;
+    let own = format!(
+        "{settings}\ncongestion = \"{}\"\nrto_min = \"{} ms\"\nnagle = false",
+        plan.congestion, plan.rto_min
+    );
+    let text = text.replace("preset = \"ns-2\"\nnagle = false", &own);
+    let study = Study::parse("messages", "tcp-reno.toml", &text).map_err(|e| e.to_string())?;
+    let point = study.plan(Mode::Default, &Overrides::default()).map_err(|e| e.to_string())?;
+    let point = point.points.first().ok_or("the study has no point")?;
+    let config = tcp_config(&point.scenario.transport.tcp, IpVersion::V4, 1500);
+    let transports = Some(Arc::new(Transports { tcp: Arc::new(config), ..Default::default() }));
+    let fault = |e: &dyn std::fmt::Display| e.to_string();
+    let mut builder = Builder::new(IpVersion::V4, Seed::new(1));
+    let mut host = || builder.host(None).map_err(|e| fault(&e));
+    let (client, router, server) = (host()?, host()?, host()?);
+    let direction = |lost: &[u64], before| ChannelConfig {
+        rate: Some(1_500_000),
+        delay: Duration::from_millis(10),
+        queue: QueueLimit::Packets(49),
+        loss: Loss::Script(moved(lost, before)),
+        ..Default::default()
+    };
+    let up = direction(&lost.up, CLIENT_BEFORE + u64::from(plan.answer > 0));
+    let core = LinkConfig { up, down: direction(&lost.down, SERVER_BEFORE), ..Default::default() };
+    builder.link(client, router, &core);
+    let fast = ChannelConfig { rate: Some(100_000_000), ..Default::default() };
+    builder.link(router, server, &LinkConfig { up: fast.clone(), down: fast, ..Default::default() });
+    builder.app(client, App::Asking { server, plan: *plan, asked: 0, came: 0 }, transports.clone());
+    let answering = builder.app(server, App::Answering { plan: *plan, came: 0 }, transports);
+    builder.listen(answering, PORT).map_err(|e| fault(&e))?;
+    let mut sim = builder.build(Ends::of(plan), None);
+    sim.run_until(BEGIN + DRAIN);
+    let ends = sim.observer_mut();
+    if ends.came.len() <= plan.messages as usize {
+        return Err(format!("{} messages ended", ends.came.len()));
+    }
+    let delays = ends.came.iter().skip(1).zip(0..).map(|(at, i)| *at - plan.leaves(i));
+    Ok(delays.fold(Duration::ZERO, |sum, delay| sum + delay).as_secs_f64() / f64::from(plan.messages))
+}
+
+#[derive(Debug)]
+enum App {
+    /// Sends messages, and has counted so many bytes of answers.
+    Asking { server: HostId, plan: Plan, asked: u32, came: u32 },
+    /// Answers messages, or not.
+    Answering { plan: Plan, came: u32 },
+}
+
+/// A message has ended.
+#[derive(Debug)]
+struct Ended;
+
+impl App {
+    fn ask(ctx: &mut Context<'_, Ended>, plan: &Plan) {
+        ctx.write(ConnId::opened(0), Payload::counted(plan.bytes));
+    }
+}
+
+impl Application for App {
+    type Report = Ended;
+    fn handle(&mut self, ctx: &mut Context<'_, Ended>, delivery: Delivery) {
+        match (self, delivery) {
+            (Self::Asking { .. }, Delivery::Start) => ctx.set_timer(Some(OPEN)),
+            (Self::Asking { server, plan, asked, .. }, Delivery::Timer) => {
+                if ctx.now() == OPEN {
+                    ctx.connect(ConnId::opened(0), *server, PORT);
+                    ctx.set_timer(Some(BEGIN));
+                    return;
+                }
+                while *asked < plan.messages && plan.leaves(*asked) <= ctx.now() {
+                    Self::ask(ctx, plan);
+                    *asked += 1;
+                }
+                ctx.set_timer((*asked < plan.messages).then(|| plan.leaves(*asked)));
+            }
+            (Self::Asking { plan, .. }, Delivery::Stream { event: StreamDelivery::Connected { .. }, .. }) => {
+                Self::ask(ctx, plan);
+            }
+            (Self::Asking { plan, came, .. }, Delivery::Stream { event: StreamDelivery::Data(data), .. }) => {
+                *came += data.len;
+                while plan.answer > 0 && *came >= plan.answer {
+                    *came -= plan.answer;
+                    ctx.report(Ended);
+                }
+            }
+            (
+                Self::Answering { plan, came },
+                Delivery::Stream { conn, event: StreamDelivery::Data(data) },
+            ) => {
+                *came += data.len;
+                while *came >= plan.bytes {
+                    *came -= plan.bytes;
+                    if plan.answer > 0 {
+                        ctx.write(conn, Payload::counted(plan.answer));
+                    } else {
+                        ctx.report(Ended);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// When each message ended, the one that opened the connection first.
+#[derive(Debug)]
+struct Ends {
+    came: Vec<Instant>,
+    all: usize,
+}
+
+impl Ends {
+    fn of(plan: &Plan) -> Self {
+        Self { came: Vec::new(), all: plan.messages as usize + 1 }
+    }
+}
+
+impl Observer<Ended> for Ends {
+    fn report(&mut self, now: Instant, _: u32, _: Ended) {
+        self.came.push(now);
+    }
+    fn is_done(&self) -> bool {
+        self.came.len() >= self.all
+    }
+}
