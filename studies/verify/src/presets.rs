@@ -312,7 +312,7 @@ fn recover() -> Result<Vec<Finding>, String> {
     // By RFC 5681 alone they begin fast recovery, with a window of 2 + 3 segments for four in flight.
     let repairs = [begun, vec![at(4, 320), at(8, 320)]].concat();
     let window = "initial_window = \"20 segments\"";
-    let plain = "initial_window = \"20 segments\"\nreno_recover = false";
+    let plain = "initial_window = \"20 segments\"\nloss_recovery = \"rfc5681\"\nreno_recover = false";
     traces(&[("ns-2", window, writes, lost, &waits), ("ns-2", plain, writes, lost, &repairs)])
 }
 

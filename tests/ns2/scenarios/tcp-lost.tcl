@@ -5,7 +5,7 @@
 source [file join [file dirname [info script]] common.tcl]
 source [file join [file dirname [info script]] dialogue.tcl]
 
-options {agent Agent/TCP/FullTcp nagle 0 interval 0.1 segsize 536 window 20 minrto 0.2 maxrto 60 messages 100 gap 0.0371 bytes 200 answer 200 begin 1.0137 trace 0}
+options {agent Agent/TCP/FullTcp nagle 0 interval 0.1 segsize 536 window 20 minrto 0.2 maxrto 60 messages 100 gap 0.0371 bytes 200 answer 200 begin 1.013707 tick 0.01 trace 0}
 
 proc begin {id} {
     global par asks
@@ -33,6 +33,7 @@ if {$par(trace)} {
 }
 dialogues
 set par(warmup) 0.5
+foreach tcp [list $asking $answering] { $tcp set tcpTick_ $par(tick) }
 $ns at 0.01 "start 0 none"
 $ns at $par(warmup) "count from"
 for {set i 1} {$i <= $par(messages)} {incr i} {

@@ -26,9 +26,9 @@ const CLIENT_BEFORE_IN_NS2: u64 = 3;
 /// The server's SYN-ACK, and what answers the message that opens the connection.
 const SERVER_BEFORE: u64 = 2;
 const PORT: u16 = 3868;
-/// When the connection is opened, and when the first message leaves.
+/// When the connection is opened, and when the first message leaves: none leaves when a delayed acknowledgement does.
 const OPEN: Instant = Instant::from_nanos(10_000_000);
-const BEGIN: Instant = Instant::from_nanos(1_013_700_000);
+const BEGIN: Instant = Instant::from_nanos(1_013_707_000);
 /// Between the last message and the end.
 const DRAIN: Duration = Duration::from_secs(40_000);
 
@@ -39,6 +39,8 @@ pub struct Plan {
     pub congestion: &'static str,
     /// The smallest retransmission timeout in milliseconds.
     pub rto_min: u64,
+    /// How long an acknowledgement may wait, in milliseconds.
+    pub delayed_ack: u64,
     /// So many messages.
     pub messages: u32,
     /// Microseconds between two.
@@ -52,11 +54,11 @@ pub struct Plan {
 impl Plan {
     /// A transfer one way: 400 full segments, which are all there when it begins.
     pub fn transfer(congestion: &'static str, rto_min: u64) -> Self {
-        Self { congestion, rto_min, messages: 400, gap: 0, bytes: 536, answer: 0 }
+        Self { congestion, rto_min, delayed_ack: 100, messages: 400, gap: 0, bytes: 536, answer: 0 }
     }
     /// A small message every 37.1 ms, each answered.
     pub fn dialogues(congestion: &'static str, rto_min: u64) -> Self {
-        Self { congestion, rto_min, messages: 400, gap: 37_100, bytes: 200, answer: 200 }
+        Self { congestion, rto_min, delayed_ack: 100, messages: 400, gap: 37_100, bytes: 200, answer: 200 }
     }
     fn leaves(&self, message: u32) -> Instant {
         BEGIN + Duration::from_micros(self.gap) * u64::from(message)
@@ -74,6 +76,7 @@ pub fn theirs(plan: &Plan, lost: &Lost) -> Result<f64, String> {
     let pairs = [
         ("agent", agent.ok_or("ns-2 has no such agent")?.1.to_owned()),
         ("minrto", (plan.rto_min as f64 / 1e3).to_string()),
+        ("interval", (plan.delayed_ack as f64 / 1e3).to_string()),
         ("messages", plan.messages.to_string()),
         ("gap", (plan.gap as f64 / 1e6).to_string()),
         ("bytes", plan.bytes.to_string()),
@@ -98,8 +101,8 @@ pub fn theirs(plan: &Plan, lost: &Lost) -> Result<f64, String> {
 pub fn ours(plan: &Plan, lost: &Lost, settings: &str) -> Result<f64, String> {
     let text = std::fs::read_to_string(folder().join("tcp-reno.toml")).map_err(|e| e.to_string())?;
     let own = format!(
-        "{settings}\ncongestion = \"{}\"\nrto_min = \"{} ms\"\nnagle = false",
-        plan.congestion, plan.rto_min
+        "{settings}\ncongestion = \"{}\"\nrto_min = \"{} ms\"\ndelayed_ack = \"{} ms\"\nnagle = false",
+        plan.congestion, plan.rto_min, plan.delayed_ack
     );
     let text = text.replace("preset = \"ns-2\"\nnagle = false", &own);
     let study = Study::parse("messages", "tcp-reno.toml", &text).map_err(|e| e.to_string())?;

@@ -17,7 +17,7 @@ use usher_core::Duration;
 use usher_sim::Transports;
 use usher_sim::tcp::{
     AckEvery, AckTimer, BackoffReset, Config, CongestionControl, IdleRestart, InitialWindow, LossHalves,
-    NagleVariant, Recovery, RtoRestart, WindowGrowth, WindowUnit,
+    LossRecovery, NagleVariant, Recovery, RtoRestart, WindowGrowth, WindowUnit,
 };
 
 /// The kernel's own retransmission timeout before a measurement (`TCP_TIMEOUT_INIT`).
@@ -254,6 +254,12 @@ pub fn untold(tcp: &Config) -> Vec<Untold> {
         "transport.tcp.backoff_reset",
         named("acknowledgement"),
         "the kernel forgets the doubling with a new measurement of the round trip",
+    );
+    tell(
+        tcp.loss_recovery == LossRecovery::Ns2,
+        "transport.tcp.loss_recovery",
+        named("ns-2"),
+        "the kernel repairs losses by RFC 6675 and 8985",
     );
     tell(
         tcp.rto_restart == RtoRestart::OldTimeout,

@@ -196,7 +196,8 @@ impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
     /// delayed can ride on its answer.
     #[inline]
     fn settle(&mut self, index: u32) {
-        if !self.conns[index as usize].tcp.delivers_first() {
+        let delivers_first = self.conns[index as usize].tcp.delivers_first();
+        if !delivers_first {
             self.flush(index);
         }
         while let Some(event) = self.conns[index as usize].tcp.poll_event() {
@@ -230,6 +231,9 @@ impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
                 }
                 self.deliver(app, Delivery::Stream { conn: id.into(), event });
             }
+        }
+        if delivers_first {
+            self.conns[index as usize].tcp.all_delivered();
         }
         self.flush(index);
         let conn = &mut self.conns[index as usize];

@@ -96,6 +96,17 @@ pub enum WindowGrowth {
     Acknowledgements,
 }
 
+/// Whose sender repairs losses.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum LossRecovery {
+    /// That of RFC 5681, 6582 or 6675, as [`Recovery`] says.
+    #[default]
+    Rfc5681,
+    /// ns-2's FullTcp, plain, Newreno or Sack, with [`CongestionControl::Reno`]. It takes the place of [`WindowGrowth`],
+    /// [`LossHalves`], limited transmit and what counts as a duplicate.
+    Ns2,
+}
+
 /// What the congestion window counts.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum WindowUnit {
@@ -228,6 +239,8 @@ pub struct Config {
     pub default_peer_mss: u16,
     /// Loss recovery; NewReno.
     pub recovery: Recovery,
+    /// Whose sender repairs them; the RFCs'.
+    pub loss_recovery: LossRecovery,
     /// Congestion control; Reno.
     pub congestion: CongestionControl,
     /// What the congestion window counts; bytes.
@@ -346,6 +359,7 @@ impl Default for Config {
             mss: 1460,
             default_peer_mss: 536,
             recovery: Recovery::default(),
+            loss_recovery: LossRecovery::default(),
             congestion: CongestionControl::default(),
             window_unit: WindowUnit::default(),
             window_growth: WindowGrowth::default(),

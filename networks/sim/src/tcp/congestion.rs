@@ -3,8 +3,9 @@
 //! Loss recovery does not know which it is.
 
 use super::bbr::Bbr;
-use super::config::{Config, CongestionControl};
+use super::config::{Config, CongestionControl, LossRecovery};
 use super::cubic::{self, Cubic};
+use super::full_tcp::FullTcp;
 use usher_core::{Duration, Instant};
 
 /// The largest congestion window, half the sequence space's comparable range.
@@ -25,11 +26,15 @@ pub(super) struct Congestion {
 enum Control {
     Cubic(Cubic),
     Bbr(Bbr),
+    FullTcp(FullTcp),
 }
 
 impl Congestion {
     pub(super) fn new(config: &Config, iss: u32) -> Self {
         let control = match config.congestion {
+            CongestionControl::Reno if config.loss_recovery == LossRecovery::Ns2 => {
+                Some(Box::new(Control::FullTcp(FullTcp::default())))
+            }
             CongestionControl::Reno => None,
             CongestionControl::Cubic => Some(Box::new(Control::Cubic(Cubic::default()))),
             CongestionControl::Bbr => Some(Box::new(Control::Bbr(Bbr::new(iss)))),
@@ -56,6 +61,19 @@ impl Congestion {
             Some(Control::Bbr(bbr)) => Some(bbr),
             _ => None,
         }
+    }
+    /// What ns-2's sender remembers, where losses are repaired as it does.
+    #[inline]
+    pub(super) fn full_tcp(&mut self) -> Option<&mut FullTcp> {
+        match self.control.as_deref_mut() {
+            Some(Control::FullTcp(full)) => Some(full),
+            _ => None,
+        }
+    }
+    /// Whether losses are repaired as ns-2 does.
+    #[inline]
+    pub(super) fn is_full_tcp(&self) -> bool {
+        matches!(self.control.as_deref(), Some(Control::FullTcp(_)))
     }
     /// When a segment that BBR holds back may leave.
     #[cold]
@@ -95,7 +113,7 @@ impl Congestion {
     /// BBR all of it, so that recovery sends as much as arrives.
     pub(super) fn on_loss(&mut self, flight: u32, mss: u32) {
         let kept = match self.control.as_deref_mut() {
-            None => flight / 2,
+            None | Some(Control::FullTcp(_)) => flight / 2,
             Some(Control::Cubic(cubic)) => {
                 cubic.on_loss(self.cwnd, mss);
                 cubic::reduced(flight)
@@ -118,7 +136,7 @@ impl Congestion {
         self.cwnd = mss;
         self.acked = 0;
         match self.control.as_deref_mut() {
-            None => {}
+            None | Some(Control::FullTcp(_)) => {}
             Some(Control::Cubic(cubic)) => cubic.on_timeout(),
             Some(Control::Bbr(bbr)) => bbr.on_timeout(),
         }

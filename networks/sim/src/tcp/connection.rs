@@ -184,7 +184,7 @@ pub struct Connection {
     pub(super) syn_now: bool,
     /// The segment at `una` is to be retransmitted, whatever the window.
     pub(super) resend_now: bool,
-    /// A tail-loss probe is to be sent, whatever the window.
+    /// A tail-loss probe is to be sent, whatever the window; in ns-2's sender, another look at what may leave.
     pub(super) tail_now: bool,
     /// The data segment that is being taken ended a write (PSH).
     pub(super) pushed: bool,
@@ -410,6 +410,7 @@ impl Connection {
                 self.rcv_nxt,
                 self.rcv_nxt.wrapping_add(len),
                 data,
+                true,
             );
         }
     }
@@ -650,6 +651,12 @@ impl Connection {
     /// [`poll_transmit`](Self::poll_transmit).
     pub fn delivers_first(&self) -> bool {
         self.config.deliver_first
+    }
+    /// Such a host says so when the application has had all events, and written what it answers them.
+    pub fn all_delivered(&mut self) {
+        if !self.congestion.is_reno() {
+            self.full_tcp_delivered();
+        }
     }
     /// The smoothed round-trip time; `None` before the first measurement.
     pub fn srtt(&self) -> Option<Duration> {

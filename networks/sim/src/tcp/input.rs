@@ -83,7 +83,9 @@ impl Connection {
         self.pending.connected = true;
         if self.syn_timeouts > 0 {
             self.rtt.syn_was_lost(&self.config);
-            if self.config.loss_halves == LossHalves::Window {
+            if self.congestion.is_full_tcp() {
+                self.full_tcp_syn_lost();
+            } else if self.config.loss_halves == LossHalves::Window {
                 self.halve(0);
             }
         }
@@ -93,6 +95,7 @@ impl Connection {
         let one = self.config.syn_loss_shrinks && self.syn_timeouts > spared;
         let window = if one { self.mss } else { self.config.initial_window.bytes(self.mss) };
         self.congestion.open(window, self.rtt.srtt());
+        self.full_tcp_open(window);
         self.begin_rack();
         self.wake = true;
         if let Some(mut held) = self.reassembly.take() {
@@ -313,8 +316,9 @@ impl Connection {
                 self.take_in_order(now, to, len, data);
             } else {
                 self.count().out_of_order += 1;
-                self.reassembly.get_or_insert_default().insert(from, to, data);
-                self.ack_now = true;
+                let moves = !self.congestion.is_full_tcp();
+                self.reassembly.get_or_insert_default().insert(from, to, data, moves);
+                self.acknowledge_gap(0);
             }
         } else if s.len > 0 {
             // A duplicate, or a probe of a closed window.
@@ -340,12 +344,12 @@ impl Connection {
         self.rcv_nxt = to;
         self.deliver(len, data);
         if self.reassembly.as_ref().is_some_and(|r| r.has_data()) {
-            // RFC 5681 §4.2: a segment that fills a gap is acknowledged at once.
-            self.ack_now = true;
             if let Some(mut held) = self.reassembly.take() {
                 self.rcv_nxt = held.advance(to, |len, data| self.deliver(len, data));
                 self.reassembly = (!held.is_empty()).then_some(held);
             }
+            // RFC 5681 §4.2: a segment that fills a gap is acknowledged at once.
+            self.acknowledge_gap(len.wrapping_add(self.rcv_nxt.wrapping_sub(to)));
             return;
         }
         self.acknowledge_later(now, len);

@@ -22,6 +22,7 @@ mod congestion;
 mod connection;
 mod cubic;
 mod fast_open;
+mod full_tcp;
 mod input;
 mod output;
 mod rack;
@@ -41,7 +42,8 @@ mod tests;
 pub use codec::{ParseError, round_trip};
 pub use config::{
     AckEvery, AckTimer, BackoffReset, Config, CongestionControl, DelayedAck, IdleRestart, InitialWindow,
-    LossHalves, NagleVariant, Recovery, RtoRestart, Variants, WindowGrowth, WindowUnit, WindowUpdate,
+    LossHalves, LossRecovery, NagleVariant, Recovery, RtoRestart, Variants, WindowGrowth, WindowUnit,
+    WindowUpdate,
 };
 pub use connection::{Connection, Data, Event, State, Stats};
 pub use fast_open::{FastOpenCache, FastOpenCookie};

@@ -7,6 +7,9 @@ use super::segment::{Flags, Options, Segment};
 use super::{IdleRestart, NagleVariant, Recovery, WindowGrowth, WindowUpdate, seq};
 use usher_core::Instant;
 
+/// SACK blocks in a segment of ns-2's (`max_sack_blocks_`).
+const REPORTED_BY_NS2: usize = 3;
+
 /// What is to leave. The segment is made of it when all is decided, at one place and in its caller's memory: to make it earlier and
 /// hand it up costs more than making it.
 #[derive(Clone, Copy)]
@@ -18,7 +21,7 @@ pub(super) struct Outgoing {
 
 impl Outgoing {
     /// Sequence numbers that it takes.
-    fn sequence_len(self) -> u32 {
+    pub(super) fn sequence_len(self) -> u32 {
         self.len + u32::from(self.flags.contains(Flags::FIN))
     }
 }
@@ -142,8 +145,13 @@ impl Connection {
     /// The next data or FIN segment, if one may leave.
     #[inline]
     fn data(&mut self, now: Instant) -> Option<Outgoing> {
-        if !self.congestion.is_reno() && self.held_by_pace(now) {
-            return None;
+        if !self.congestion.is_reno() {
+            if self.congestion.is_full_tcp() {
+                return self.full_tcp_output(now);
+            }
+            if self.held_by_pace(now) {
+                return None;
+            }
         }
         if std::mem::take(&mut self.resend_now) && self.una != self.max {
             return Some(self.resend(now));
@@ -214,22 +222,24 @@ impl Connection {
     }
 
     /// RFC 5681 §4.1.
-    fn restart_after_idle(&mut self, now: Instant) {
+    pub(super) fn restart_after_idle(&mut self, now: Instant) {
         // BBR restarts at its pace, and needs no smaller window.
         if self.congestion.bbr().is_some() {
             return;
         }
         let idle = now - self.last_data_at;
-        let window = || self.config.initial_window.bytes(self.mss);
-        match self.config.idle_restart {
-            IdleRestart::Rto if idle > self.rtt.rto(&self.config) => {
-                self.congestion.set_cwnd(self.congestion.cwnd.min(window()));
+        let initial = self.config.initial_window.bytes(self.mss);
+        let window = match self.config.idle_restart {
+            IdleRestart::Rto if idle > self.rtt.rto(&self.config) => self.congestion.cwnd.min(initial),
+            IdleRestart::MeasuredRto
+                if self.ticks(self.last_data_at, now) > self.rtt.plain_rto(&self.config) =>
+            {
+                initial
             }
-            IdleRestart::MeasuredRto if idle > self.rtt.plain_rto(&self.config) => {
-                self.congestion.set_cwnd(window());
-            }
-            _ => {}
-        }
+            _ => return,
+        };
+        self.congestion.set_cwnd(window);
+        self.full_tcp_restart(window);
     }
 
     /// Largest payload now: SACK blocks take from it.
@@ -305,7 +315,7 @@ impl Connection {
     }
 
     /// The window keeps us from sending: arms the persist timer, or sends what it asked for.
-    fn persist(&mut self, now: Instant, sendable: u32) -> Option<Outgoing> {
+    pub(super) fn persist(&mut self, now: Instant, sendable: u32) -> Option<Outgoing> {
         if !std::mem::take(&mut self.probe_now) {
             self.arm_persist(now);
             return None;
@@ -581,7 +591,8 @@ impl Connection {
                 options.sack.push(left, right);
             }
             let fitting = options.sack_fitting();
-            options.sack.truncate(fitting);
+            let most = if self.congestion.is_full_tcp() { REPORTED_BY_NS2 } else { fitting };
+            options.sack.truncate(fitting.min(most));
         }
         (options != Options::default()).then_some(options)
     }

@@ -68,14 +68,15 @@ impl Reassembly {
     pub(super) fn octets(&self) -> u32 {
         self.runs.iter().map(|(left, right)| right.wrapping_sub(*left)).fold(0, u32::saturating_add)
     }
-    /// Holds `[start, end)`.
-    pub(super) fn insert(&mut self, start: u32, end: u32, data: Option<Arc<[u8]>>) {
+    /// Holds `[start, end)`. The run that it joins `moves` to the front, or keeps its place (ns-2's `ReassemblyQueue`).
+    pub(super) fn insert(&mut self, start: u32, end: u32, data: Option<Arc<[u8]>>, moves: bool) {
         let held = self.runs.iter().any(|&(l, r)| seq::le(l, start) && seq::le(end, r));
         if let Some(data) = data.filter(|_| !held) {
             let at = self.pieces.partition_point(|(s, _)| seq::le(*s, start));
             self.pieces.insert(at, (start, data));
         }
         let (mut left, mut right) = (start, end);
+        let place = if moves { 0 } else { self.place(start, end) };
         self.runs.retain(|&(l, r)| {
             let apart = seq::lt(right, l) || seq::lt(r, left);
             if !apart {
@@ -83,7 +84,16 @@ impl Reassembly {
             }
             apart
         });
-        self.runs.insert(0, (left, right));
+        self.runs.insert(place, (left, right));
+    }
+    /// How many runs stay before that which `[start, end)` joins: the lowest of those that it does not swallow.
+    fn place(&self, start: u32, end: u32) -> usize {
+        let apart = |&(l, r): &(u32, u32)| seq::lt(end, l) || seq::lt(r, start);
+        let swallowed = |&(l, r): &(u32, u32)| seq::le(start, l) && seq::le(r, end) && (l, r) != (start, end);
+        let joined = self.runs.iter().zip(0..).filter(|(run, _)| !apart(run) && !swallowed(run));
+        let lowest = joined.min_by_key(|((l, _), _)| l.wrapping_sub(start) as i32);
+        let Some((_, at)) = lowest else { return 0 };
+        self.runs[..at].iter().filter(|run| apart(run)).count()
     }
     /// In-order data now ends at `next`: hands over what follows on, and answers where that ends.
     pub(super) fn advance(&mut self, next: u32, mut deliver: impl FnMut(u32, Option<Arc<[u8]>>)) -> u32 {
@@ -138,10 +148,10 @@ mod tests {
     #[test]
     fn overlapping_pieces_are_delivered_once_and_in_order() {
         let mut r = Reassembly::default();
-        r.insert(5, 8, bytes(b"fgh"));
-        r.insert(2, 6, bytes(b"cdef"));
-        r.insert(10, 12, None);
-        r.insert(20, 21, bytes(b"z"));
+        r.insert(5, 8, bytes(b"fgh"), true);
+        r.insert(2, 6, bytes(b"cdef"), true);
+        r.insert(10, 12, None, true);
+        r.insert(20, 21, bytes(b"z"), true);
         assert_eq!(r.runs(), [(20, 21), (10, 12), (2, 8)]);
         let mut got = Vec::new();
         assert_eq!(r.advance(3, |n, d| got.push((n, d))), 8);
@@ -155,10 +165,10 @@ mod tests {
     #[test]
     fn a_run_that_joins_two_is_reported_first() {
         let mut r = Reassembly::default();
-        r.insert(30, 40, None);
-        r.insert(10, 20, None);
-        r.insert(50, 60, None);
-        r.insert(20, 30, None);
+        r.insert(30, 40, None, true);
+        r.insert(10, 20, None, true);
+        r.insert(50, 60, None, true);
+        r.insert(20, 30, None, true);
         assert_eq!(r.runs(), [(10, 40), (50, 60)]);
     }
 

@@ -8,7 +8,7 @@ use super::reduction::RateReduction;
 use super::scoreboard::LossRule;
 use super::segment::{Flags, Segment};
 use super::seq;
-use usher_core::{CloseReason, Instant};
+use usher_core::{CloseReason, Duration, Instant};
 
 /// The timestamp clock: milliseconds.
 pub(super) fn timestamp(now: Instant) -> u32 {
@@ -29,6 +29,10 @@ impl Connection {
         let (old_wnd, news) = (self.wnd, seq::lt(self.una, ack));
         let (before, recovering) = (self.una, self.in_recovery);
         self.update_window(s);
+        if self.congestion.is_full_tcp() {
+            self.full_tcp_ack(now, s);
+            return self.state != State::Closed;
+        }
         let mut sacked = 0;
         if let Some(options) = &s.options
             && self.sack_ok
@@ -106,7 +110,7 @@ impl Connection {
     }
 
     #[inline]
-    fn new_ack(&mut self, now: Instant, s: &Segment) {
+    pub(super) fn new_ack(&mut self, now: Instant, s: &Segment) {
         let ack = s.ack;
         let acked = ack.wrapping_sub(self.una);
         let held = self.rtt.rto(&self.config);
@@ -231,7 +235,7 @@ impl Connection {
             if ticks < 1 << 31 {
                 let flight = u64::from(self.max.wrapping_sub(self.una));
                 let per_window = flight.div_ceil(2 * u64::from(self.mss));
-                self.rtt.sample(&self.config, usher_core::Duration::from_millis(ticks.into()), per_window);
+                self.rtt.sample(&self.config, Duration::from_millis(ticks.into()), per_window);
                 self.note_measured();
             }
         } else if self.timed_at != Instant::FAR_FUTURE && seq::lt(self.timed_seq, s.ack) {
@@ -243,14 +247,19 @@ impl Connection {
 
     /// How long what is being timed has been under way, in ticks where the clock has them. Where a tick begins differs
     /// from connection to connection.
-    pub(super) fn timed(&self, now: Instant) -> usher_core::Duration {
+    pub(super) fn timed(&self, now: Instant) -> Duration {
+        self.ticks(self.timed_at, now).max(self.config.rtt_tick)
+    }
+
+    /// The time from one to the other in ticks of the clock, where it has them.
+    pub(super) fn ticks(&self, from: Instant, to: Instant) -> Duration {
         let tick = self.config.rtt_tick.as_nanos();
         if tick == 0 {
-            return now - self.timed_at;
+            return to - from;
         }
         let phase = u64::from(self.iss) % tick;
         let count = |at: Instant| (at.as_nanos() + phase) / tick;
-        usher_core::Duration::from_nanos((count(now) - count(self.timed_at)).max(1) * tick)
+        Duration::from_nanos((count(to) - count(from)) * tick)
     }
 
     /// New data is acknowledged in fast recovery; answers whether the timer restarts.

@@ -73,6 +73,10 @@ impl Rtt {
     pub(super) fn forget_back_off(&mut self, config: &Config) {
         self.rto = if self.is_measured() { self.measured_rto(config) } else { config.initial_rto };
     }
+    /// The next measurement counts as the first; until then the timeout is what it is.
+    pub(super) fn forget(&mut self) {
+        self.srtt = UNMEASURED;
+    }
     /// The timer expired: doubles the timeout (§5.5). It stays so until the next measurement, unless
     /// [`forget_back_off`](Self::forget_back_off) is called.
     pub(super) fn back_off(&mut self, config: &Config) {

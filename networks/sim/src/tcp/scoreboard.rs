@@ -3,7 +3,7 @@
 use super::seq;
 
 /// SACKed ranges and the marks of RFC 6675.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Scoreboard {
     /// Disjoint, ascending, all above the cumulative acknowledgement.
     sacked: Vec<(u32, u32)>,
@@ -85,6 +85,15 @@ impl Scoreboard {
     /// Where the next SACKed range above `at` starts.
     pub(super) fn next_start(&self, at: u32) -> Option<u32> {
         self.sacked.iter().map(|&(l, _)| l).find(|&l| seq::lt(at, l))
+    }
+    /// Where a hole is at `from` or behind the range that holds it or ends there, with another range behind.
+    pub(super) fn hole_at(&self, from: u32) -> Option<u32> {
+        let at = self.sacked.iter().position(|&(_, r)| seq::le(from, r))?;
+        let (left, right) = self.sacked[at];
+        if seq::lt(from, left) {
+            return Some(from);
+        }
+        (at + 1 < self.sacked.len()).then_some(right)
     }
     /// Gaps from `una` up, lowest first.
     fn gaps(&self, una: u32, rule: LossRule) -> impl Iterator<Item = Gap> + '_ {

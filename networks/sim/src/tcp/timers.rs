@@ -77,6 +77,8 @@ impl Connection {
         if handshake {
             self.syn_timeouts = self.syn_timeouts.saturating_add(1);
             self.syn_now = true;
+        } else if self.congestion.is_full_tcp() {
+            self.full_tcp_timeout();
         } else {
             // A segment that is lost again halves nothing again.
             if self.config.loss_halves == LossHalves::Window {

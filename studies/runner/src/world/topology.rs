@@ -195,8 +195,8 @@ pub fn tcp_config(tcp: &model::Tcp, version: IpVersion, mtu: u32) -> usher_sim::
     use usher_scenario::units::{InitialWindow, Switch};
     use usher_sim::tcp::{
         AckEvery, AckTimer, BackoffReset, Config, CongestionControl, DelayedAck, IdleRestart,
-        InitialWindow as Window, LossHalves, NagleVariant, Recovery, RtoRestart, Variants, WindowGrowth,
-        WindowUnit,
+        InitialWindow as Window, LossHalves, LossRecovery, NagleVariant, Recovery, RtoRestart, Variants,
+        WindowGrowth, WindowUnit,
     };
     let segments = tcp.delayed_ack_segments.get().min(255) as u8;
     let room = mtu.saturating_sub(version.header_len() + 20);
@@ -276,6 +276,10 @@ pub fn tcp_config(tcp: &model::Tcp, version: IpVersion, mtu: u32) -> usher_sim::
             model::RtoMinBounds::Variance => tcp.rto_min.get(),
         },
         max_rto: tcp.rto_max.get(),
+        loss_recovery: match tcp.loss_recovery {
+            model::TcpLossRecovery::Rfc5681 => LossRecovery::Rfc5681,
+            model::TcpLossRecovery::Ns2 => LossRecovery::Ns2,
+        },
         backoff_reset: match tcp.backoff_reset {
             model::BackoffReset::Measurement => BackoffReset::Measurement,
             model::BackoffReset::Acknowledgement => BackoffReset::Acknowledgement,

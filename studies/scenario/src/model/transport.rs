@@ -50,6 +50,8 @@ pub struct Tcp {
     pub ack_on_read: bool,
     /// Loss recovery: how losses are found and repaired.
     pub congestion: Congestion,
+    /// Whose sender repairs losses, with `control = "reno"`.
+    pub loss_recovery: TcpLossRecovery,
     /// Congestion control: how the window grows, and how far a loss reduces it.
     pub control: Control,
     /// What the congestion window counts.
@@ -136,6 +138,7 @@ impl Default for Tcp {
             quick_ack: false,
             ack_on_read: false,
             congestion: Congestion::default(),
+            loss_recovery: TcpLossRecovery::default(),
             control: Control::default(),
             window_unit: WindowUnit::default(),
             window_growth: WindowGrowth::default(),
@@ -327,6 +330,19 @@ pub enum Control {
     Cubic,
     /// Window and pace follow the measured bandwidth and round trip, whatever is lost (BBR, version 1).
     Bbr,
+}
+
+/// Whose sender repairs TCP's losses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+pub enum TcpLossRecovery {
+    /// By RFC 5681, 6582 or 6675.
+    #[default]
+    #[serde(rename = "rfc5681")]
+    Rfc5681,
+    /// As ns-2's FullTcp does it, plain, Newreno or Sack. It has rules of its own for the window's growth, for what a loss leaves of it,
+    /// for duplicate acknowledgements and for limited transmit.
+    #[serde(rename = "ns-2")]
+    Ns2,
 }
 
 /// How SCTP finds and repairs losses.

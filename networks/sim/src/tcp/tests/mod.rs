@@ -11,6 +11,7 @@ mod closing;
 mod codec;
 mod cubic;
 mod fast_open;
+mod full_tcp;
 mod handshake;
 mod loss;
 mod ns2;

@@ -1,0 +1,414 @@
+//! ns-2's Agent/TCP/FullTcp as a sender (tcp-full.cc of ns-2.35): plain, Newreno and Sack.
+//!
+//! Where it parts from the RFCs is what makes it slower than they are at high loss: after a timeout three duplicates begin a
+//! recovery in which nothing is sent again and the window does not grow, SACK's window in a recovery may be one segment, and what
+//! fast retransmission lets go waits for the next packet.
+
+use super::config::Recovery;
+use super::connection::{Connection, Timer};
+use super::output::Outgoing;
+use super::scoreboard::Scoreboard;
+use super::segment::Segment;
+use super::seq;
+use usher_core::Instant;
+
+/// Segments that a Newreno sends at a time while it recovers (`recov_maxburst_`).
+const BURST: u8 = 2;
+/// Timeouts in a row after which the next round trip counts as the first (`t_backoff_` above 8).
+const FORGETFUL: u32 = 4;
+
+/// What reduced the window last (`last_cwnd_action_`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum LastCut {
+    #[default]
+    None,
+    Duplicates,
+    Timeout,
+}
+
+/// What a FullTcp remembers beside what every connection does.
+#[derive(Clone, Debug, Default)]
+pub(super) struct FullTcp {
+    /// The congestion window in segments, with its fraction (`cwnd_`).
+    window: f64,
+    /// In segments; zero before the first loss (`ssthresh_`).
+    threshold: u32,
+    /// Three duplicates have come, whether something was sent again or not (`fastrecov_`).
+    recovering: bool,
+    /// What is thought to be in the network decides what may leave, and not the window (`pipectrl_`).
+    by_pipe: bool,
+    /// It is counted down by segments and up by octets, so that it may be below nothing (`pipe_`).
+    pipe: i64,
+    /// Where the next hole is looked for (`h_seqno_`).
+    hole: u32,
+    last_cut: LastCut,
+    /// What the other side has reported (`sq_`).
+    reported: Scoreboard,
+    /// The next segment leaves whatever the window (`send_much()` with `force`).
+    forced: bool,
+    /// Nothing else leaves at this occasion: `recv()` ends with the fast retransmission.
+    held: bool,
+    /// An acknowledgement leaves after what the application answers (`TF_ACKNOW` is set behind `recvBytes()`).
+    owes: bool,
+    /// The next round trip counts as the first.
+    remeasures: bool,
+    /// Segments that may yet leave at this occasion, where so many are bounded.
+    burst: Option<u8>,
+}
+
+impl FullTcp {
+    /// What can be used of it, where the other side's window is of so many segments (`windowd()`).
+    fn usable(&self, offered: u32) -> f64 {
+        self.window.min(f64::from(offered))
+    }
+    /// Half of that as the threshold; answers the half itself (`slowdown()`).
+    fn cut(&mut self, offered: u32) -> f64 {
+        let half = self.usable(offered) / 2.0;
+        self.threshold = (half as u32).max(2);
+        half.max(1.0)
+    }
+    /// `opencwnd()`.
+    fn grow(&mut self) {
+        let slow_start = self.threshold == 0 || self.window < f64::from(self.threshold);
+        self.window += if slow_start { 1.0 } else { 1.0 / self.window };
+    }
+    /// Plain and Newreno: the recovery is over (`FullTcpAgent::ack_action()`).
+    fn deflate(&mut self) {
+        if self.recovering && self.threshold > 0 {
+            self.window = self.window.min(f64::from(self.threshold));
+        }
+        self.recovering = false;
+    }
+}
+
+impl Connection {
+    /// How many segments the other side's window has (`wnd_`).
+    fn offered(&self) -> u32 {
+        (self.wnd / self.mss).max(1)
+    }
+
+    /// Shows the window to whoever asks for it in octets.
+    fn show_window(&mut self) {
+        let mss = f64::from(self.mss);
+        let Some(full) = self.congestion.full_tcp() else { return };
+        let (window, threshold) = ((full.window * mss) as u32, full.threshold);
+        self.congestion.set_cwnd(window);
+        if threshold > 0 {
+            self.congestion.ssthresh = threshold.saturating_mul(self.mss);
+        }
+    }
+
+    /// The connection is established, with a window of so many octets.
+    pub(super) fn full_tcp_open(&mut self, window: u32) {
+        let una = self.una;
+        if let Some(full) = self.congestion.full_tcp() {
+            full.hole = una;
+        }
+        self.full_tcp_restart(window);
+    }
+
+    /// The window is of so many octets after a silence.
+    pub(super) fn full_tcp_restart(&mut self, window: u32) {
+        let segments = f64::from(window) / f64::from(self.mss);
+        if let Some(full) = self.congestion.full_tcp() {
+            full.window = segments.max(1.0);
+        }
+    }
+
+    /// Halves the threshold for a SYN that was lost.
+    pub(super) fn full_tcp_syn_lost(&mut self) {
+        let offered = self.offered();
+        if let Some(full) = self.congestion.full_tcp() {
+            full.cut(offered);
+            full.last_cut = LastCut::Timeout;
+        }
+        self.show_window();
+    }
+
+    /// What `recv()` makes of an acknowledgement, or of data that brings one.
+    #[cold]
+    pub(super) fn full_tcp_ack(&mut self, now: Instant, s: &Segment) {
+        let (ack, una, mss) = (s.ack, self.una, i64::from(self.mss));
+        let news = seq::lt(una, ack);
+        // What of its data is new, and whether all has come before.
+        let fresh = seq::ahead(self.rcv_nxt, s.seq.wrapping_add(s.len)).min(s.len);
+        let again = s.len > 0 && fresh == 0;
+        let reports = self.sack_ok && s.options.as_ref().is_some_and(|o| !o.sack.is_empty());
+        let predicted = s.seq == self.rcv_nxt && self.nxt == self.max && !reports;
+        let (offered, max, dup_acks) = (self.offered(), self.max, self.dup_acks);
+        if predicted && s.len > 0 && ack == una && self.reassembly.is_none() {
+            // Header prediction: the acknowledgement is not looked at.
+            return;
+        }
+        let measured = self.timed_at != Instant::FAR_FUTURE && seq::lt(self.timed_seq, ack);
+        let Some(full) = self.congestion.full_tcp() else { return };
+        if let Some(options) = s.options.as_ref().filter(|_| reports) {
+            full.reported.update(una, max, options.sack.as_slice());
+        }
+        if full.recovering && (fresh == 0 || news) {
+            full.pipe -= mss;
+        }
+        self.wake = true;
+        if !news {
+            if fresh == 0 && !again {
+                self.full_tcp_duplicate(now, ack);
+            }
+            return;
+        }
+        // Header prediction again: neither the window grows, nor is the count of duplicates forgotten.
+        let in_stride =
+            predicted && s.len == 0 && ack != max && full.window >= f64::from(offered) && !full.recovering;
+        if measured && std::mem::take(&mut full.remeasures) {
+            self.rtt.forget();
+        }
+        self.new_ack(now, s);
+        self.dup_acks = dup_acks;
+        if !in_stride {
+            self.full_tcp_progress(now, ack);
+        }
+        self.show_window();
+    }
+
+    /// An acknowledgement of new data has been taken (`pack_action()`, `ack_action()`, `opencwnd()`).
+    fn full_tcp_progress(&mut self, now: Instant, ack: u32) {
+        let (mss, una, sack) = (i64::from(self.mss), self.una, self.sack_ok);
+        let plain = self.config.recovery == Recovery::Reno;
+        let below = seq::lt(ack, self.recover);
+        let Some(full) = self.congestion.full_tcp() else { return };
+        let partial = full.recovering && below;
+        if sack {
+            full.reported.advance(una);
+            if seq::lt(full.hole, una) {
+                full.hole = una;
+            }
+            if partial {
+                full.pipe -= mss;
+            } else {
+                (full.recovering, full.by_pipe) = (false, false);
+            }
+        } else if partial && !plain {
+            full.burst = Some(BURST);
+            self.full_tcp_retransmit(now);
+            if let Some(full) = self.congestion.full_tcp() {
+                full.window = f64::from(full.threshold.max(1));
+            }
+            return;
+        } else {
+            full.deflate();
+            full.burst = None;
+        }
+        if !partial || plain {
+            full.grow();
+        }
+        if !partial || (!sack && plain) {
+            self.dup_acks = 0;
+        }
+    }
+
+    /// A duplicate acknowledgement without data.
+    fn full_tcp_duplicate(&mut self, now: Instant, ack: u32) {
+        if self.timer != Timer::Retransmit || seq::lt(ack, self.una) {
+            self.dup_acks = 0;
+            return;
+        }
+        self.count().duplicate_acks += 1;
+        self.dup_acks += 1;
+        let threshold = u32::from(self.config.dup_threshold);
+        if self.dup_acks == threshold {
+            self.full_tcp_recover(now);
+        } else if self.dup_acks > threshold
+            && !self.sack_ok
+            && let Some(full) = self.congestion.full_tcp()
+        {
+            full.window += 1.0;
+        }
+        self.show_window();
+    }
+
+    /// As many duplicates have come as mean a loss (`dupack_action()`).
+    fn full_tcp_recover(&mut self, now: Instant) {
+        let (una, max, sack, offered) = (self.una, self.max, self.sack_ok, self.offered());
+        let dup_acks = f64::from(self.dup_acks);
+        let behind = seq::lt(self.recover, una) || !self.config.reno_recover;
+        let Some(full) = self.congestion.full_tcp() else { return };
+        full.recovering = true;
+        full.held = true;
+        if sack {
+            full.pipe = i64::from(max.wrapping_sub(una)) - i64::from(full.reported.total());
+        }
+        if !behind && (sack || full.last_cut != LastCut::Duplicates) {
+            // bugFix_: duplicates of what a timeout sent again.
+            return;
+        }
+        let half = full.cut(offered);
+        full.by_pipe = sack;
+        // Sack goes on at once with what the pipe has room for.
+        full.held = !sack;
+        full.window = half;
+        self.count().fast_retransmits += 1;
+        self.timed_at = Instant::FAR_FUTURE;
+        if self.config.fast_retransmit_restarts {
+            self.rearm_by_sending();
+        }
+        self.full_tcp_retransmit(now);
+        if let Some(full) = self.congestion.full_tcp().filter(|_| !sack) {
+            full.window = f64::from(full.threshold) + dup_acks;
+        }
+    }
+
+    /// Sends the first segment under way again, at once: what has come with the acknowledgement that asks for it is not
+    /// acknowledged yet (`fast_retransmit()`).
+    fn full_tcp_retransmit(&mut self, now: Instant) {
+        let nxt = self.nxt;
+        self.recover = self.max;
+        let Some(outgoing) = self.full_tcp_segment(now, self.una) else { return };
+        // It is no part of what is sent in order.
+        self.nxt = nxt;
+        let hole = self.una.wrapping_add(outgoing.sequence_len());
+        if let Some(full) = self.congestion.full_tcp() {
+            full.hole = hole;
+            full.last_cut = LastCut::Duplicates;
+        }
+        let segment = self.segment(now, outgoing);
+        self.answer(Some(segment));
+    }
+
+    /// The retransmission timer has expired (`timeout_action()`).
+    #[cold]
+    pub(super) fn full_tcp_timeout(&mut self) {
+        let (offered, retries) = (self.offered(), self.retries);
+        self.recover = self.max;
+        self.nxt = self.una;
+        self.dup_acks = 0;
+        if let Some(full) = self.congestion.full_tcp() {
+            full.cut(offered);
+            full.window = 1.0;
+            full.last_cut = LastCut::Timeout;
+            full.recovering = false;
+            full.held = false;
+            full.forced = true;
+            full.remeasures |= retries >= FORGETFUL;
+            full.reported = Scoreboard::default();
+        }
+        self.show_window();
+    }
+
+    /// All that has come was handed to the application: what waited for that is acknowledged.
+    #[cold]
+    pub(super) fn full_tcp_delivered(&mut self) {
+        if self.congestion.full_tcp().is_some_and(|full| std::mem::take(&mut full.owes)) {
+            self.ack_now = true;
+            self.wake = true;
+        }
+    }
+
+    /// Data came beyond a gap, or filled one so that `len` octets more are in order: it is acknowledged at once, after what the
+    /// application answers.
+    pub(super) fn acknowledge_gap(&mut self, len: u32) {
+        let first = self.config.deliver_first;
+        match self.congestion.full_tcp() {
+            Some(full) if first => {
+                full.owes = true;
+                self.unacked_bytes = self.unacked_bytes.saturating_add(len);
+            }
+            _ => self.ack_now = true,
+        }
+    }
+
+    /// `nxt_tseq()`: what leaves next, if anything may.
+    fn full_tcp_next(&mut self) -> u32 {
+        let (nxt, in_recovery) = (self.nxt, seq::lt(self.una, self.recover));
+        let sack = self.sack_ok && in_recovery;
+        let Some(full) = self.congestion.full_tcp().filter(|_| sack) else { return nxt };
+        let Some(at) = full.reported.hole_at(full.hole) else { return nxt };
+        full.hole = seq::max(full.hole, at);
+        at
+    }
+
+    /// `send_much()`: the next segment, or nothing more until something happens.
+    #[cold]
+    pub(super) fn full_tcp_output(&mut self, now: Instant) -> Option<Outgoing> {
+        self.tail_now = false;
+        let ack_now = self.ack_now;
+        let full = self.congestion.full_tcp()?;
+        let forced = std::mem::take(&mut full.forced) || ack_now;
+        let over = full.burst == Some(0);
+        if over {
+            full.burst = Some(BURST);
+        }
+        if (std::mem::take(&mut full.held) || over) && !forced {
+            return None;
+        }
+        let at = self.full_tcp_next();
+        let (una, end, wnd, mss, offered) = (self.una, self.end, self.wnd, self.mss, self.offered());
+        let full = self.congestion.full_tcp()?;
+        let may = if full.by_pipe {
+            seq::lt(at, una.wrapping_add(wnd)) && full.pipe < i64::from(full.window as u32 * mss)
+        } else {
+            let window = full.usable(offered) as u32 * mss;
+            seq::lt(at, seq::min(end, una.wrapping_add(window))) || at == end
+        };
+        let outgoing = if may || forced { self.full_tcp_segment(now, at) } else { None };
+        let len = outgoing.map_or(0, Outgoing::sequence_len);
+        if let Some(full) = self.congestion.full_tcp() {
+            if let Some(left) = &mut full.burst {
+                *left = if len > 0 { left.saturating_sub(1) } else { BURST };
+            }
+            if at == full.hole {
+                full.hole = at.wrapping_add(len);
+            }
+            full.pipe += i64::from(len);
+        }
+        outgoing.or_else(|| self.full_tcp_persist(now))
+    }
+
+    /// `foutput()`: a segment at `at`, if there is a reason for one.
+    fn full_tcp_segment(&mut self, now: Instant, at: u32) -> Option<Outgoing> {
+        let (una, end, mss, offered) = (self.una, self.end, self.mss, self.offered());
+        let full = self.congestion.full_tcp()?;
+        let window = full.usable(offered) as u32 * mss;
+        let window = if full.by_pipe { self.wnd } else { window.min(self.wnd) };
+        let limit = seq::min(end, una.wrapping_add(window));
+        let len = seq::ahead(at, limit).min(mss);
+        let quiet = una == self.max;
+        if quiet && len > 0 && self.config.restart_after_idle {
+            self.restart_after_idle(now);
+        }
+        let empties = at.wrapping_add(len) == end;
+        let fin = empties && self.fin_queued;
+        let again = seq::lt(at, self.max);
+        let may = len == mss
+            || again
+            || ((quiet || !self.config.nagle) && empties)
+            || len >= self.max_wnd / 2
+            || self.ack_now
+            // need_send()
+            || self.unacked_bytes >= mss;
+        if (len == 0 || !may) && !fin {
+            return None;
+        }
+        let (timed_at, timed_seq, max) = (self.timed_at, self.timed_seq, self.max);
+        let outgoing = self.send(now, at, len, fin);
+        let sent = at.wrapping_add(outgoing.sequence_len());
+        self.max = seq::max(self.max, sent);
+        // What is sent again is no reason to time nothing, nor is it timed unless it brings something new.
+        if timed_at != Instant::FAR_FUTURE {
+            (self.timed_at, self.timed_seq) = (timed_at, timed_seq);
+        } else if seq::lt(max, sent) {
+            (self.timed_at, self.timed_seq) = (now, at);
+        } else {
+            self.timed_at = Instant::FAR_FUTURE;
+        }
+        // Whether more may leave is looked at anew.
+        self.tail_now = true;
+        Some(outgoing)
+    }
+
+    /// A window that takes nothing is asked again; ns-2 has no such windows.
+    fn full_tcp_persist(&mut self, now: Instant) -> Option<Outgoing> {
+        let waits = seq::ahead(self.nxt, self.end);
+        let quiet = self.una == self.nxt && self.una == self.max;
+        let asks = waits > 0 && quiet && (self.timer == Timer::Off || self.probe_now);
+        if asks { self.persist(now, waits.min(self.wnd).min(self.mss)) } else { None }
+    }
+}
