@@ -375,6 +375,13 @@ impl<'s> Check<'s> {
             at("receive_buffer"),
             format!("{buffer} B is not between 1 B and 1 GiB"),
         );
+        if let Some(most) = tcp.receive_buffer_max.get().map(|most| most.bytes()) {
+            self.require(
+                (buffer..=1 << 30).contains(&most),
+                at("receive_buffer_max"),
+                format!("{most} B is not between receive_buffer, {buffer} B, and 1 GiB"),
+            );
+        }
         self.sctp();
     }
 

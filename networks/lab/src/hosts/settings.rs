@@ -95,7 +95,13 @@ pub fn sysctls(tcp: &Config) -> Vec<Setting> {
     let [least, most] = MAX_RTO;
     // A limit of the table is 255 for both; without end is TCP_USER_TIMEOUT's affair.
     let retries = |n: Option<u32>, most: u32| n.map_or(most, |n| n.clamp(1, most)).to_string();
-    vec![
+    // Half of a buffer is what the kernel announces.
+    let doubled = |bytes: u32| bytes.min(i32::MAX as u32 / 2) * 2;
+    let rmem = tcp.receive_buffer_max.map(|most| {
+        let value = format!("4096 {} {}", doubled(tcp.receive_buffer), doubled(most));
+        always("net.ipv4.tcp_rmem", value)
+    });
+    let mut all = vec![
         always("net.ipv4.tcp_sack", flag(tcp.recovery == Recovery::Sack)),
         always("net.ipv4.tcp_dsack", flag(tcp.variants.duplicate_sack)),
         always("net.ipv4.tcp_recovery", flag(tcp.rack)),
@@ -120,14 +126,19 @@ pub fn sysctls(tcp: &Config) -> Vec<Setting> {
             value: (tcp.max_rto.clamp(least, most).as_nanos() / 1_000_000).to_string(),
             since: Some("6.15"),
         },
-    ]
+    ];
+    all.extend(rmem);
+    all
 }
 
 /// Sets what is a socket's own affair, before it connects or listens.
 pub(super) fn set(socket: &Socket, tcp: &Config) -> io::Result<()> {
     socket.set_tcp_nodelay(!tcp.nagle)?;
     socket.set_tcp_mss(u32::from(tcp.mss).clamp(SEGMENT[0], SEGMENT[1]))?;
-    socket.set_recv_buffer_size(tcp.receive_buffer as usize)?;
+    if tcp.receive_buffer_max.is_none() {
+        // The kernel leaves such a buffer as it is.
+        socket.set_recv_buffer_size(tcp.receive_buffer as usize)?;
+    }
     if tcp.max_retransmissions.is_none() {
         socket.set_tcp_user_timeout(Some(FOR_EVER))?;
     }
@@ -344,7 +355,8 @@ pub fn missing(tcp: &Config) -> Vec<Untold> {
         all.push(Untold { setting: "transport.tcp.rto_max".to_owned(), study: time(tcp.max_rto), kernel });
     }
     let most = std::fs::read_to_string("/proc/sys/net/core/rmem_max").ok();
-    if most.and_then(|m| m.trim().parse::<u32>().ok()).is_some_and(|most| tcp.receive_buffer > most) {
+    let most = most.and_then(|m| m.trim().parse::<u32>().ok());
+    if tcp.receive_buffer_max.is_none() && most.is_some_and(|most| tcp.receive_buffer > most) {
         all.push(Untold {
             setting: "transport.tcp.receive_buffer".to_owned(),
             study: format!("\"{} B\"", tcp.receive_buffer),

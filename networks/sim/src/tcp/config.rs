@@ -339,6 +339,9 @@ pub struct Config {
     pub max_syn_retransmissions: Option<u32>,
     /// Receive buffer in bytes, which the window announces; 65535. Larger ones need `window_scale`.
     pub receive_buffer: u32,
+    /// The buffer grows up to this with what the application reads in a round trip (Linux's `tcp_rcv_space_adjust()`); `None` leaves it
+    /// as it is.
+    pub receive_buffer_max: Option<u32>,
     /// Offer window scaling with this shift, at most 14; off (RFC 7323 §2).
     pub window_scale: Option<u8>,
     /// Offer timestamps; off (RFC 7323 §3). Their clock ticks once a millisecond.
@@ -399,6 +402,7 @@ impl Default for Config {
             max_retransmissions: Some(15),
             max_syn_retransmissions: Some(7),
             receive_buffer: 65_535,
+            receive_buffer_max: None,
             window_scale: None,
             timestamps: false,
             time_wait: Duration::from_secs(1),

@@ -6,6 +6,7 @@ use super::congestion::Congestion;
 use super::fast_open::Opening;
 use super::rack::Rack;
 use super::receive_buffer::{Reassembly, Unread, cut};
+use super::receive_tuning::ReceiveTuning;
 use super::rtt::Rtt;
 use super::scoreboard::Scoreboard;
 use super::segment::{Flags, Options, Segment};
@@ -131,6 +132,8 @@ pub(super) struct Rare {
     pub(super) acks: Option<AckPace>,
     /// Where losses are found by time.
     pub(super) rack: Option<Rack>,
+    /// Where the receive buffer follows what is read.
+    pub(super) tuning: Option<Box<ReceiveTuning>>,
     /// What few of the others see.
     pub(super) aside: Option<Box<Aside>>,
 }
@@ -391,6 +394,7 @@ impl Connection {
                 Some(Box::new(Timestamps { recent: val, recent_at: now, last_ack_sent: self.rcv_nxt }));
             self.mss -= 12;
         }
+        self.begin_tuning(now);
         self.wnd = u32::from(syn.window);
         self.max_wnd = self.wnd;
         self.wl1 = syn.seq;

@@ -1,7 +1,7 @@
 //! Arriving segments (RFC 9293 §3.10.7).
 
 use super::config::LossHalves;
-use super::connection::{Connection, State};
+use super::connection::{Connection, Rare, State};
 use super::receive_buffer::{Unread, cut};
 use super::segment::{Flags, Segment};
 use super::{AckEvery, AckTimer, InitialWindow, WindowUpdate, seq};
@@ -178,7 +178,7 @@ impl Connection {
         if small || self.config.variants.window_update == WindowUpdate::Rfc9293 {
             return self.rcv_edge;
         }
-        let free = self.config.receive_buffer.saturating_sub(self.unread);
+        let free = self.receive_buffer().saturating_sub(self.unread);
         seq::max(self.rcv_edge, self.rcv_nxt.wrapping_add(free))
     }
 
@@ -314,6 +314,9 @@ impl Connection {
             let data = s.payload.as_ref().map(|p| cut(p, from.wrapping_sub(start), len));
             if from == self.rcv_nxt {
                 self.take_in_order(now, to, len, data);
+                if Rare::is_tuned(&self.rare) {
+                    self.tune_buffer(now, s);
+                }
             } else {
                 self.count().out_of_order += 1;
                 let moves = !self.congestion.is_full_tcp();

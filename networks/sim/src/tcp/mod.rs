@@ -27,6 +27,7 @@ mod input;
 mod output;
 mod rack;
 mod receive_buffer;
+mod receive_tuning;
 mod recovery;
 mod reduction;
 mod rtt;

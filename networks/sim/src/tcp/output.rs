@@ -599,7 +599,7 @@ impl Connection {
 
     /// What the receive window can be: the buffer, as far as the window field can say it.
     pub(super) fn receive_limit(&self) -> u32 {
-        self.config.receive_buffer.min(0xffff << self.rcv_scale)
+        self.receive_buffer().min(0xffff << self.rcv_scale)
     }
 
     /// The right edge that the buffer would allow, and how far it must move to be worth telling
@@ -613,8 +613,9 @@ impl Connection {
             return (self.rcv_nxt.wrapping_add(limit.saturating_sub(self.unread)), 0);
         }
         if self.config.variants.window_update == WindowUpdate::Bsd {
-            let free = self.config.receive_buffer.saturating_sub(self.unread);
-            let silly = free < self.config.receive_buffer / 4 && free < self.mss;
+            let buffer = self.receive_buffer();
+            let free = buffer.saturating_sub(self.unread);
+            let silly = free < buffer / 4 && free < self.mss;
             return (self.rcv_nxt.wrapping_add(if silly { 0 } else { free.min(limit) }), 0);
         }
         let free = limit.saturating_sub(self.unread);

@@ -301,7 +301,12 @@ pub fn tcp_config(tcp: &model::Tcp, version: IpVersion, mtu: u32) -> usher_sim::
         max_retransmissions: tcp.retransmissions.get(),
         max_syn_retransmissions: tcp.syn_retransmissions.get(),
         receive_buffer: tcp.receive_buffer.bytes() as u32,
-        window_scale: tcp.window_scale.then(|| window_shift(tcp.receive_buffer.bytes())),
+        receive_buffer_max: tcp.receive_buffer_max.get().map(|most| most.bytes() as u32),
+        window_scale: tcp.window_scale.then(|| {
+            // As Linux does, for all of a buffer half of which is announced.
+            let most = tcp.receive_buffer_max.get().map_or(0, |most| 2 * most.bytes());
+            window_shift(tcp.receive_buffer.bytes().max(most))
+        }),
         timestamps: tcp.timestamps,
         ..Config::default()
     }

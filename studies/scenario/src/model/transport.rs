@@ -114,6 +114,8 @@ pub struct Tcp {
     pub window_scale: bool,
     /// Receive buffer; without the window scale option at most 65535 B are offered.
     pub receive_buffer: Size,
+    /// How large it becomes, where it grows with what applications read in a round trip, as Linux has it; `"off"` leaves it as it is.
+    pub receive_buffer_max: Switch<Size>,
     /// How fast applications read what has arrived.
     pub read_rate: Bound<BitRate>,
     /// How much of it they then read at a time, at most; without it, a segment.
@@ -169,6 +171,7 @@ impl Default for Tcp {
             timestamps: false,
             window_scale: false,
             receive_buffer: Size::of(65_535),
+            receive_buffer_max: Switch::Off,
             read_rate: Bound::Unlimited,
             read_size: None,
             reconnect: Time::secs(1),

@@ -16,6 +16,7 @@ mod handshake;
 mod loss;
 mod ns2;
 mod rack;
+mod receive_tuning;
 mod requirements;
 mod sack;
 mod sending;

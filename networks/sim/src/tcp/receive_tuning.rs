@@ -1,0 +1,190 @@
+//! A receive buffer that grows with what its application reads in a round trip: Linux's dynamic right-sizing
+//! (net/ipv4/tcp_input.c: `tcp_rcv_space_adjust()`, `tcp_rcv_rtt_measure()`, `tcp_rcv_rtt_measure_ts()`, `tcp_grow_window()`).
+//!
+//! What a packet takes of memory beside its data is left out: the buffer is what may be announced.
+
+use super::connection::{Connection, Rare};
+use super::recovery::timestamp;
+use super::segment::Segment;
+use super::seq;
+use usher_core::{Duration, Instant};
+
+/// Segments that the application is thought to read in the first round trip (`TCP_INIT_CWND`).
+const FIRST: u32 = 10;
+
+/// The buffer, and what decides how far it grows.
+#[derive(Debug)]
+pub(super) struct ReceiveTuning {
+    /// What may be announced (`window_clamp`).
+    buffer: u32,
+    /// What is announced: it follows the buffer by two segments for each full one that comes (`rcv_ssthresh`).
+    announced: u32,
+    /// How long the sender takes to answer an acknowledgement; zero before it is known (`rcv_rtt_est`).
+    round_trip: Duration,
+    /// The window whose arrival is timed ends here, and began then, where no timestamps tell.
+    window: Option<(u32, Instant)>,
+    /// The timestamp that was echoed last: each measures once.
+    echoed: Option<u32>,
+    /// What was read in the last round trip (`rcvq_space.space`), and from where and when the next is counted.
+    read: u32,
+    read_from: u32,
+    since: Instant,
+}
+
+impl ReceiveTuning {
+    /// A buffer of so many octets, before data comes at `start` in segments of at most `mss`.
+    pub(super) fn new(buffer: u32, start: u32, mss: u32, now: Instant) -> Self {
+        Self {
+            buffer,
+            announced: buffer,
+            round_trip: Duration::ZERO,
+            window: None,
+            echoed: None,
+            read: buffer.min(FIRST * mss).max(1),
+            read_from: start,
+            since: now,
+        }
+    }
+    /// What may be announced now.
+    pub(super) fn announced(&self) -> u32 {
+        self.announced
+    }
+    /// A round trip took so long: an eighth of it counts where timestamps tell, and the shortest where a window's arrival does,
+    /// which lasts longer where the sender does not fill it (`tcp_rcv_rtt_update()`).
+    fn measured(&mut self, sample: Duration, by_window: bool) {
+        self.round_trip = if self.round_trip.is_zero() {
+            sample
+        } else if by_window {
+            self.round_trip.min(sample)
+        } else {
+            self.round_trip - self.round_trip / 8 + sample / 8
+        };
+    }
+    /// A window's worth has come since its beginning.
+    fn time_window(&mut self, now: Instant, next: u32) {
+        if self.window.is_some_and(|(end, _)| seq::lt(next, end)) {
+            return;
+        }
+        if let Some((_, began)) = self.window {
+            self.measured(now - began, true);
+        }
+        self.window = Some((next.wrapping_add(self.announced), now));
+    }
+    /// The application has read all before `upto`. Once in a round trip: what it read in the last one is to fit twice, and as many
+    /// times more as it grew by, since the sender may double its rate again before the larger window reaches it.
+    fn adjust(&mut self, now: Instant, upto: u32, mss: u32, most: u32) {
+        if self.round_trip.is_zero() || now - self.since < self.round_trip {
+            return;
+        }
+        let read = seq::ahead(self.read_from, upto);
+        if read > self.read {
+            let twice = 2 * u64::from(read) + 16 * u64::from(mss);
+            let growth = twice * u64::from(read - self.read) / u64::from(self.read);
+            let wanted = twice + 2 * growth;
+            self.buffer = self.buffer.max(wanted.min(u64::from(most)) as u32);
+            self.read = read;
+        }
+        self.read_from = upto;
+        self.since = now;
+    }
+}
+
+impl Connection {
+    /// The receive buffer, as far as it has grown.
+    #[inline]
+    pub(super) fn receive_buffer(&self) -> u32 {
+        match self.rare.as_ref().and_then(|rare| rare.tuning.as_ref()) {
+            Some(tuning) => tuning.announced(),
+            None => self.config.receive_buffer,
+        }
+    }
+
+    /// The other side's numbers are known: the buffer begins to follow what is read.
+    pub(super) fn begin_tuning(&mut self, now: Instant) {
+        if self.config.receive_buffer_max.is_some() {
+            let tuning = ReceiveTuning::new(self.config.receive_buffer, self.rcv_nxt, self.mss, now);
+            self.rare.get_or_insert_default().tuning = Some(Box::new(tuning));
+        }
+    }
+
+    /// Data came in order up to where it is expected now.
+    #[cold]
+    pub(super) fn tune_buffer(&mut self, now: Instant, s: &Segment) {
+        let Some(most) = self.config.receive_buffer_max else { return };
+        let full = s.len >= u32::from(self.largest).max(self.least_segment());
+        let echo = s.options.as_ref().and_then(|o| o.timestamps).map(|(_, echo)| echo);
+        let stamps = self.timestamps.is_some();
+        let unread = if self.auto_read { 0 } else { self.unread };
+        let (next, upto, mss) = (self.rcv_nxt, self.rcv_nxt.wrapping_sub(unread), self.mss);
+        let Some(tuning) = self.rare.as_mut().and_then(|rare| rare.tuning.as_mut()) else { return };
+        match echo.filter(|_| stamps) {
+            Some(echo) if full && tuning.echoed != Some(echo) => {
+                tuning.echoed = Some(echo);
+                let ticks = timestamp(now).wrapping_sub(echo).max(1);
+                if ticks < 1 << 31 {
+                    tuning.measured(Duration::from_millis(ticks.into()), false);
+                }
+            }
+            Some(_) => {}
+            None => tuning.time_window(now, next),
+        }
+        tuning.adjust(now, upto, mss, most);
+        if full {
+            tuning.announced = tuning.announced.saturating_add(2 * mss).min(tuning.buffer);
+        }
+    }
+}
+
+impl Rare {
+    #[inline]
+    pub(super) fn is_tuned(of: &Option<Box<Self>>) -> bool {
+        of.as_ref().is_some_and(|rare| rare.tuning.is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ReceiveTuning;
+    use usher_core::{Duration, Instant};
+
+    const MSS: u32 = 1000;
+    const MOST: u32 = 3_000_000;
+
+    fn ms(ms: u64) -> Instant {
+        Instant::ZERO + Duration::from_millis(ms)
+    }
+
+    /// By hand: a first reading of ten segments is what is expected; then 20 in a round trip, which is twice that.
+    #[test]
+    fn the_buffer_is_what_is_read_twice_and_as_much_more_as_that_grew() {
+        let mut tuning = ReceiveTuning::new(65_536, 0, MSS, ms(0));
+        tuning.adjust(ms(50), 10_000, MSS, MOST);
+        assert_eq!(tuning.buffer, 65_536, "no round trip is known");
+        tuning.measured(Duration::from_millis(100), false);
+        tuning.adjust(ms(99), 20_000, MSS, MOST);
+        assert_eq!(tuning.read, 10_000, "it is not over");
+        tuning.adjust(ms(100), 20_000, MSS, MOST);
+        // 2 * 20,000 + 16 segments are 56,000, and twice that for what it grew by.
+        assert_eq!((tuning.read, tuning.buffer), (20_000, 168_000));
+        tuning.adjust(ms(200), 40_000, MSS, MOST);
+        assert_eq!(tuning.buffer, 168_000, "as much as before");
+        tuning.adjust(ms(300), 640_000, MSS, MOST);
+        assert_eq!(tuning.buffer, MOST);
+        tuning.adjust(ms(400), 650_000, MSS, MOST);
+        assert_eq!(tuning.buffer, MOST, "it never shrinks");
+    }
+
+    #[test]
+    fn without_timestamps_the_shortest_window_is_the_round_trip() {
+        let mut tuning = ReceiveTuning::new(10_000, 0, MSS, ms(0));
+        tuning.time_window(ms(0), 0);
+        tuning.time_window(ms(70), 9_999);
+        assert!(tuning.round_trip.is_zero());
+        tuning.time_window(ms(80), 10_000);
+        assert_eq!(tuning.round_trip, Duration::from_millis(80));
+        tuning.time_window(ms(180), 20_000);
+        assert_eq!(tuning.round_trip, Duration::from_millis(80));
+        tuning.time_window(ms(240), 30_000);
+        assert_eq!(tuning.round_trip, Duration::from_millis(60));
+    }
+}

@@ -1,0 +1,111 @@
+//! Transfers over a bottleneck with a drop-tail queue, by a receiver whose buffer grows as Linux's does.
+
+use super::*;
+use std::collections::VecDeque;
+
+/// Ten megabits a second, in octets a millisecond.
+const RATE: u64 = 1250;
+/// Each way. A window of 25,000 octets fills the link.
+const DELAY: u64 = 10;
+/// Half of what the third value of Linux's `tcp_rmem` is.
+const MOST: u32 = 3_145_728;
+
+/// What Linux's preset has of what matters here.
+fn linux(receive_buffer_max: Option<u32>) -> Arc<Config> {
+    Arc::new(Config {
+        mss: 1448,
+        recovery: Recovery::Sack,
+        congestion: CongestionControl::Cubic,
+        initial_window: InitialWindow::Rfc6928,
+        window_scale: Some(7),
+        timestamps: true,
+        receive_buffer: 65_536,
+        receive_buffer_max,
+        delayed_ack: None,
+        ..Config::default()
+    })
+}
+
+/// What a transfer came to: the longest that a segment waited in the queue, and the receive buffer at the end.
+struct Outcome {
+    waited: Duration,
+    buffer: u32,
+}
+
+/// Sends so many octets through a queue that holds so many segments, over a link of so many milliseconds.
+fn transfer(bytes: u32, queue: usize, delay: u64, receive_buffer_max: Option<u32>) -> Outcome {
+    let delay = Duration::from_millis(delay);
+    let config = linux(receive_buffer_max);
+    let mut now = Instant::ZERO;
+    let mut sender = Connection::connect(config.clone(), 0, now);
+    let syn = sender.poll_transmit(now).unwrap();
+    let mut receiver = Connection::accept(config, 0, &syn, now).unwrap();
+    // What is under way in both directions, and when what waits at the bottleneck has left it.
+    let (mut up, mut down) = (VecDeque::<(Instant, Segment)>::new(), VecDeque::<(Instant, Segment)>::new());
+    let mut leaves = VecDeque::<Instant>::new();
+    let (mut waited, mut came) = (Duration::ZERO, 0);
+    sender.write(Data::Count(bytes)).unwrap();
+    while came < bytes {
+        while let Some(segment) = sender.poll_transmit(now) {
+            leaves.retain(|at| *at > now);
+            let begins = leaves.back().copied().unwrap_or(now).max(now);
+            if leaves.len() > queue {
+                continue;
+            }
+            waited = waited.max(begins - now);
+            let left = begins + Duration::from_micros(u64::from(segment.len + 52) * 1000 / RATE);
+            leaves.push_back(left);
+            up.push_back((left + delay, segment));
+        }
+        while let Some(segment) = receiver.poll_transmit(now) {
+            down.push_back((now + delay, segment));
+        }
+        let arrivals = [up.front().map(|(at, _)| *at), down.front().map(|(at, _)| *at)];
+        let timers = [sender.poll_timeout(), receiver.poll_timeout()];
+        now = arrivals.into_iter().chain(timers).flatten().min().unwrap().max(now);
+        while let Some((_, segment)) = up.pop_front_if(|(at, _)| *at <= now) {
+            receiver.handle_segment(now, &segment);
+        }
+        while let Some((_, segment)) = down.pop_front_if(|(at, _)| *at <= now) {
+            sender.handle_segment(now, &segment);
+        }
+        for c in [&mut sender, &mut receiver] {
+            if c.poll_timeout().is_some_and(|at| at <= now) {
+                c.handle_timeout(now);
+            }
+        }
+        for event in std::iter::from_fn(|| receiver.poll_event()) {
+            if let Event::Data { len, .. } = event {
+                came += len;
+            }
+        }
+        while sender.poll_event().is_some() {}
+    }
+    Outcome { waited, buffer: receiver.receive_buffer() }
+}
+
+#[test]
+fn a_standing_queue_outgrows_the_first_buffer_and_a_fixed_one_bounds_it() {
+    let fixed = transfer(10_000_000, usize::MAX, DELAY, None);
+    // 65,536 octets are under way at most, and 25,000 of them on the link.
+    assert!(fixed.waited < Duration::from_millis(55), "{}", fixed.waited);
+    assert_eq!(fixed.buffer, 65_536);
+    let grown = transfer(10_000_000, usize::MAX, DELAY, Some(MOST));
+    assert!(grown.waited > Duration::from_millis(1000), "{}", grown.waited);
+    assert_eq!(grown.buffer, MOST);
+}
+
+#[test]
+fn where_little_is_under_way_the_buffer_stays_small() {
+    // 2500 octets on the link and four segments in the queue: hardly more are read in a round trip than is expected at first.
+    let short = transfer(10_000_000, 4, 1, Some(MOST));
+    assert!((65_536..300_000).contains(&short.buffer), "{}", short.buffer);
+    // Ten times as much leaves it below its bound: it grew while the window doubled.
+    let longer = transfer(10_000_000, 20, DELAY, Some(MOST));
+    assert!((short.buffer..MOST / 2).contains(&longer.buffer), "{}", longer.buffer);
+}
+
+#[test]
+fn what_is_expected_in_the_first_round_trip_leaves_the_buffer_as_it_is() {
+    assert_eq!(transfer(14_000, usize::MAX, DELAY, Some(MOST)).buffer, 65_536);
+}
