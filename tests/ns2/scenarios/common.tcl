@@ -4,7 +4,7 @@
 # Reads the command line over the defaults, which are pairs, too.
 proc options {defaults} {
     global par argv
-    array set par {loss 0 seed 1 rate 10 warmup 20 duration 100 drain 200 delay 0.010 bandwidth 1.5Mb queue 50 background 0 stations 0 access 0 up {} down {}}
+    array set par {loss 0 seed 1 rate 10 warmup 20 duration 100 drain 200 delay 0.010 bandwidth 1.5Mb queue 50 background 0 jitter 0 stations 0 access 0 up {} down {}}
     array set par $defaults
     foreach {name value} $argv {
         if {![info exists par($name)]} {
@@ -66,6 +66,7 @@ proc network {} {
         set traffic [new Application/Traffic/CBR]
         $traffic set packetSize_ 1000
         $traffic set rate_ $par(background)
+        $traffic set random_ $par(jitter)
         $traffic attach-agent $source
         $ns at [expr {[[chance] uniform 0 0.006]}] "$traffic start"
     }

@@ -12,7 +12,7 @@ pub(super) struct Source {
     to: HostId,
     payload: u32,
     mean_gap: Duration,
-    poisson: bool,
+    kind: BackgroundKind,
     next: Instant,
     stop: Instant,
     rng: Rng,
@@ -22,19 +22,30 @@ impl Source {
     pub(super) fn new(b: &Background, to: HostId, version: IpVersion, mut rng: Rng) -> Self {
         let bytes = b.packet.bytes();
         let mean_gap = Duration::from_secs_f64(bytes as f64 * 8.0 / b.rate.bits_per_second() as f64);
-        let poisson = b.kind == BackgroundKind::Poisson;
         let start = Instant::ZERO + b.start.get();
         // Several senders of one constant rate would otherwise send at the same instant for ever.
-        let phase = if poisson { rng.exponential(mean_gap) } else { mean_gap.mul_f64(rng.unit()) };
+        let phase = match b.kind {
+            BackgroundKind::Poisson => rng.exponential(mean_gap),
+            BackgroundKind::Cbr | BackgroundKind::JitteredCbr => mean_gap.mul_f64(rng.unit()),
+        };
         Self {
             to,
             payload: (bytes as u32).saturating_sub(version.header_len() + UDP_HEADER),
             mean_gap,
-            poisson,
+            kind: b.kind,
             next: start + phase,
             stop: b.stop.map_or(Instant::FAR_FUTURE, |s| Instant::ZERO + s.get()),
             rng,
         }
+    }
+}
+
+/// Between one packet and the next.
+fn gap(kind: BackgroundKind, mean: Duration, rng: &mut Rng) -> Duration {
+    match kind {
+        BackgroundKind::Cbr => mean,
+        BackgroundKind::JitteredCbr => mean.mul_f64(0.5 + rng.unit()),
+        BackgroundKind::Poisson => rng.exponential(mean),
     }
 }
 
@@ -43,7 +54,7 @@ impl Role for Source {
         let delivery = &delivery;
         if matches!(delivery, Delivery::Timer) {
             ctx.send_datagram(0, self.to, DISCARD_PORT, Payload::counted(self.payload));
-            self.next += if self.poisson { self.rng.exponential(self.mean_gap) } else { self.mean_gap };
+            self.next += gap(self.kind, self.mean_gap, &mut self.rng);
         }
         ctx.set_timer((self.next < self.stop).then_some(self.next));
     }
@@ -55,4 +66,25 @@ pub(super) struct Sink;
 
 impl Role for Sink {
     fn handle(&mut self, _ctx: &mut Context<'_, Report>, _delivery: Delivery) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use usher_core::Seed;
+
+    #[test]
+    fn jittered_gaps_are_half_to_one_and_a_half_and_as_long_on_average() {
+        let gaps = |kind| {
+            let mut rng = Seed::new(1).stream("background", 0);
+            let mean = Duration::from_millis(8);
+            (0..10_000).map(|_| gap(kind, mean, &mut rng).as_secs_f64() * 1e3).collect::<Vec<_>>()
+        };
+        assert!(gaps(BackgroundKind::Cbr).iter().all(|gap| *gap == 8.0));
+        let jittered = gaps(BackgroundKind::JitteredCbr);
+        let (least, most) = jittered.iter().fold((9.0_f64, 0.0_f64), |(a, b), gap| (gap.min(a), gap.max(b)));
+        assert!((4.0..4.01).contains(&least) && (11.99..12.0).contains(&most), "{least} {most}");
+        // A standard deviation of 8 / sqrt(12) ms, of which 10,000 leave a hundredth.
+        assert!((jittered.iter().sum::<f64>() / 1e4 - 8.0).abs() < 0.1);
+    }
 }

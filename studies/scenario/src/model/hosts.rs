@@ -451,6 +451,8 @@ pub enum BackgroundKind {
     /// At a constant bit rate.
     #[default]
     Cbr,
+    /// At a constant bit rate on average: each gap is longer or shorter by up to half of it, drawn uniformly (ns-2's `random_ 1`).
+    JitteredCbr,
     /// After exponentially distributed gaps.
     Poisson,
 }
