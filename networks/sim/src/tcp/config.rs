@@ -188,6 +188,9 @@ pub enum WindowUpdate {
     /// At every segment, while a segment or a quarter of the buffer is free, as BSD does. What the buffer holds
     /// beyond the window field's reach is taken too.
     Bsd,
+    /// As the RFC has it; but as much again is taken as was announced, since ns-2's receivers have no window and its senders overstep
+    /// theirs in a recovery with SACK.
+    Ns2,
 }
 
 /// Where stacks differ from each other, and what each setting is by the RFC's text; the defaults are.

@@ -367,8 +367,11 @@ impl Connection {
         let (una, end, mss, offered) = (self.una, self.end, self.mss, self.offered());
         let full = self.congestion.full_tcp()?;
         let window = full.usable(offered) as u32 * mss;
-        let window = if full.by_pipe { self.wnd } else { window.min(self.wnd) };
-        let limit = seq::min(end, una.wrapping_add(window));
+        // What goes by the pipe is not bounded by the other side's window, unless that is closed.
+        let limit = match full.by_pipe {
+            true if self.wnd > 0 => end,
+            _ => seq::min(end, una.wrapping_add(window.min(self.wnd))),
+        };
         let len = seq::ahead(at, limit).min(mss);
         let quiet = una == self.max;
         if quiet && len > 0 && self.config.restart_after_idle {

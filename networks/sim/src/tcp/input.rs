@@ -179,6 +179,9 @@ impl Connection {
             return self.rcv_edge;
         }
         let free = self.receive_buffer().saturating_sub(self.unread);
+        if self.config.variants.window_update == WindowUpdate::Ns2 {
+            return self.rcv_edge.wrapping_add(free);
+        }
         seq::max(self.rcv_edge, self.rcv_nxt.wrapping_add(free))
     }
 

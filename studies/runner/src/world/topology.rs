@@ -196,7 +196,7 @@ pub fn tcp_config(tcp: &model::Tcp, version: IpVersion, mtu: u32) -> usher_sim::
     use usher_sim::tcp::{
         AckEvery, AckTimer, BackoffReset, Config, CongestionControl, DelayedAck, IdleRestart,
         InitialWindow as Window, LossHalves, LossRecovery, NagleVariant, Recovery, RtoRestart, Variants,
-        WindowGrowth, WindowUnit,
+        WindowGrowth, WindowUnit, WindowUpdate,
     };
     let segments = tcp.delayed_ack_segments.get().min(255) as u8;
     let room = mtu.saturating_sub(version.header_len() + 20);
@@ -289,7 +289,14 @@ pub fn tcp_config(tcp: &model::Tcp, version: IpVersion, mtu: u32) -> usher_sim::
             model::RtoRestart::OldTimeout => RtoRestart::OldTimeout,
         },
         advancing_duplicates: tcp.advancing_duplicates,
-        variants: Variants { duplicate_sack: tcp.duplicate_sack, ..Variants::default() },
+        variants: Variants {
+            duplicate_sack: tcp.duplicate_sack,
+            window_update: match tcp.loss_recovery {
+                model::TcpLossRecovery::Rfc5681 => WindowUpdate::Rfc9293,
+                model::TcpLossRecovery::Ns2 => WindowUpdate::Ns2,
+            },
+            ..Variants::default()
+        },
         rack: tcp.rack,
         tail_loss_probe: tcp.tail_loss_probe,
         retransmit_collapse: tcp.retransmit_collapse,
