@@ -41,6 +41,8 @@ pub struct Plan {
     pub rto_min: u64,
     /// How long an acknowledgement may wait, in milliseconds.
     pub delayed_ack: u64,
+    /// The clock's tick in microseconds. Each simulator draws where its ticks begin.
+    pub tick: u64,
     /// So many messages.
     pub messages: u32,
     /// Microseconds between two.
@@ -54,11 +56,29 @@ pub struct Plan {
 impl Plan {
     /// A transfer one way: 400 full segments, which are all there when it begins.
     pub fn transfer(congestion: &'static str, rto_min: u64) -> Self {
-        Self { congestion, rto_min, delayed_ack: 100, messages: 400, gap: 0, bytes: 536, answer: 0 }
+        Self {
+            congestion,
+            rto_min,
+            delayed_ack: 100,
+            tick: 10_000,
+            messages: 400,
+            gap: 0,
+            bytes: 536,
+            answer: 0,
+        }
     }
     /// A small message every 37.1 ms, each answered.
     pub fn dialogues(congestion: &'static str, rto_min: u64) -> Self {
-        Self { congestion, rto_min, delayed_ack: 100, messages: 400, gap: 37_100, bytes: 200, answer: 200 }
+        Self {
+            congestion,
+            rto_min,
+            delayed_ack: 100,
+            tick: 10_000,
+            messages: 400,
+            gap: 37_100,
+            bytes: 200,
+            answer: 200,
+        }
     }
     fn leaves(&self, message: u32) -> Instant {
         BEGIN + Duration::from_micros(self.gap) * u64::from(message)
@@ -76,6 +96,7 @@ pub fn theirs(plan: &Plan, lost: &Lost) -> Result<f64, String> {
     let pairs = [
         ("agent", agent.ok_or("ns-2 has no such agent")?.1.to_owned()),
         ("minrto", (plan.rto_min as f64 / 1e3).to_string()),
+        ("tick", (plan.tick as f64 / 1e6).to_string()),
         ("interval", (plan.delayed_ack as f64 / 1e3).to_string()),
         ("messages", plan.messages.to_string()),
         ("gap", (plan.gap as f64 / 1e6).to_string()),
@@ -101,8 +122,8 @@ pub fn theirs(plan: &Plan, lost: &Lost) -> Result<f64, String> {
 pub fn ours(plan: &Plan, lost: &Lost, settings: &str) -> Result<f64, String> {
     let text = std::fs::read_to_string(folder().join("tcp-reno.toml")).map_err(|e| e.to_string())?;
     let own = format!(
-        "{settings}\ncongestion = \"{}\"\nrto_min = \"{} ms\"\ndelayed_ack = \"{} ms\"\nnagle = false",
-        plan.congestion, plan.rto_min, plan.delayed_ack
+        "{settings}\ncongestion = \"{}\"\nrto_min = \"{} ms\"\ndelayed_ack = \"{} ms\"\nrtt_tick = \"{} us\"\nnagle = false",
+        plan.congestion, plan.rto_min, plan.delayed_ack, plan.tick
     );
     let text = text.replace("preset = \"ns-2\"\nnagle = false", &own);
     let study = Study::parse("messages", "tcp-reno.toml", &text).map_err(|e| e.to_string())?;
