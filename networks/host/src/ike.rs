@@ -18,7 +18,8 @@ use crate::jobs::{Bounds, Jobs};
 use crate::setup::{self, outgoing, secure_rng};
 use crate::within::Running;
 use crate::{
-    CheckAaa, Helpers, Hosted, ServeError, StartAaa, Telling, WorkDone, keep_memory_private, log, serve_shards as host,
+    CheckAaa, Helpers, Hosted, ServeError, StartAaa, Telling, WorkDone, keep_memory_private, log,
+    serve_shards as host,
 };
 use plane::Plane;
 use revocation::Revocation;

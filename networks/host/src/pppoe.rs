@@ -22,8 +22,8 @@ pub use track::{Asking, Found, Tracked, Who, WhoError, who};
 use crate::setup::{outgoing, secure_rng, texts, wall, wall_clock};
 use crate::within::Running;
 use crate::{
-    CheckAaa, FrameKind, Frames, Helpers, Hosted, ServeError, StartAaa, Telling, keep_memory_private, listen, log,
-    serve as host,
+    CheckAaa, FrameKind, Frames, Helpers, Hosted, ServeError, StartAaa, Telling, keep_memory_private, listen,
+    log, serve as host,
 };
 use audit::Audit;
 use gate::{Gate, TranslationCounters};
