@@ -1,7 +1,7 @@
 //! Arriving segments (RFC 9293 §3.10.7).
 
 use super::config::LossHalves;
-use super::connection::{Connection, Rare, State};
+use super::connection::{Connection, State};
 use super::receive_buffer::{Unread, cut};
 use super::segment::{Flags, Segment};
 use super::{AckEvery, AckTimer, InitialWindow, WindowUpdate, seq};
@@ -317,7 +317,7 @@ impl Connection {
             let data = s.payload.as_ref().map(|p| cut(p, from.wrapping_sub(start), len));
             if from == self.rcv_nxt {
                 self.take_in_order(now, to, len, data);
-                if Rare::is_tuned(&self.rare) {
+                if self.config.receive_buffer_max.is_some() {
                     self.tune_buffer(now, s);
                 }
             } else {

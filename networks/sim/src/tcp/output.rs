@@ -228,16 +228,16 @@ impl Connection {
             return;
         }
         let idle = now - self.last_data_at;
-        let initial = self.config.initial_window.bytes(self.mss);
-        let window = match self.config.idle_restart {
-            IdleRestart::Rto if idle > self.rtt.rto(&self.config) => self.congestion.cwnd.min(initial),
+        let most = match self.config.idle_restart {
+            IdleRestart::Rto if idle > self.rtt.rto(&self.config) => self.congestion.cwnd,
             IdleRestart::MeasuredRto
                 if self.ticks(self.last_data_at, now) > self.rtt.plain_rto(&self.config) =>
             {
-                initial
+                u32::MAX
             }
             _ => return,
         };
+        let window = self.config.initial_window.bytes(self.mss).min(most);
         self.congestion.set_cwnd(window);
         self.full_tcp_restart(window);
     }

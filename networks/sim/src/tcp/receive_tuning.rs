@@ -3,7 +3,7 @@
 //!
 //! What a packet takes of memory beside its data is left out: the buffer is what may be announced.
 
-use super::connection::{Connection, Rare};
+use super::connection::Connection;
 use super::recovery::timestamp;
 use super::segment::Segment;
 use super::seq;
@@ -93,10 +93,11 @@ impl Connection {
     /// The receive buffer, as far as it has grown.
     #[inline]
     pub(super) fn receive_buffer(&self) -> u32 {
-        match self.rare.as_ref().and_then(|rare| rare.tuning.as_ref()) {
-            Some(tuning) => tuning.announced(),
-            None => self.config.receive_buffer,
+        if self.config.receive_buffer_max.is_none() {
+            return self.config.receive_buffer;
         }
+        let tuning = self.rare.as_ref().and_then(|rare| rare.tuning.as_ref());
+        tuning.map_or(self.config.receive_buffer, |tuning| tuning.announced())
     }
 
     /// The other side's numbers are known: the buffer begins to follow what is read.
@@ -132,13 +133,6 @@ impl Connection {
         if full {
             tuning.announced = tuning.announced.saturating_add(2 * mss).min(tuning.buffer);
         }
-    }
-}
-
-impl Rare {
-    #[inline]
-    pub(super) fn is_tuned(of: &Option<Box<Self>>) -> bool {
-        of.as_ref().is_some_and(|rare| rare.tuning.is_some())
     }
 }
 
