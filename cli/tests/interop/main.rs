@@ -22,6 +22,7 @@ mod radsecproxy;
 mod reasons;
 mod sessions;
 mod subscribers;
+mod swanctl;
 mod tshark;
 mod tunnel;
 mod vendors;
