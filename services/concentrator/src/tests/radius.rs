@@ -386,6 +386,11 @@ fn who_calls_itself_somebody_else_outside_a_tunnel_is_not_taken_for_it() {
 
 /// A user by EAP-TLS, whose certificate bears this name.
 fn station(n: u16) -> ClientConfig {
+    station_of(n, 1024)
+}
+
+/// The same, whose packets of EAP are no longer than this.
+fn station_of(n: u16, fragment: usize) -> ClientConfig {
     let tls = tls::ClientConfig::new(tls::ClientOptions {
         versions: tls::Version::Tls13.into(),
         credentials: Some(tls::fixtures::client(1)),
@@ -395,8 +400,7 @@ fn station(n: u16) -> ClientConfig {
         clock: WallClock::at(tls::fixtures::WALL_TIME),
         key_log: None,
     });
-    let offer: Box<dyn PeerOffer> =
-        Box::new(PeerMethodTls { tls: PeerTls::Real(tls.unwrap(), 0), fragment: 1024 });
+    let offer: Box<dyn PeerOffer> = Box::new(PeerMethodTls { tls: PeerTls::Real(tls.unwrap(), 0), fragment });
     let credentials = Credentials {
         name: b"station@usher.test".to_vec(),
         password: b""[..].into(),
@@ -425,7 +429,7 @@ fn certificates(config: &mut usher_aaa::Config) {
 
 #[test]
 fn a_server_cuts_its_packets_to_what_the_host_takes() {
-    let host = ClientConfig { mtu: 600, ..station(1) };
+    let host = ClientConfig { mtu: 600, ..station_of(1, 500) };
     let mut site = Site::with(loaded(AAA), vec![host], |_| {}, certificates);
     site.world.up(0);
     assert_eq!(site.world.status().len(), 1, "{:?}", site.world.client_ended(0));

@@ -218,7 +218,11 @@ fn files_that_are_of_no_use_are_found_where_the_plan_is_made() {
         (text.replace(crt, "pki/nobody.crt"), "certificate", "nobody.crt"),
         (text.replace(crt, "server/aaa.toml"), "certificate", "no certificate in the PEM text"),
         (text.replace(key, "pki/nobody.key"), "key = ", "nobody.key"),
-        (text.replace(key, "pki/issued/ann@example.org.key"), "key = ", "credentials: "),
+        (
+            text.replace(key, "pki/issued/ann@example.org.key"),
+            "key = ",
+            "it is not the key of the certificate",
+        ),
         (text.replace("\"pki/ca.crt\"", "\"study.toml\""), "ca = ", "no certificate in the PEM text"),
     ] {
         let said = said(&wrong);
