@@ -237,7 +237,7 @@ fn files_that_are_of_no_use_are_found_where_the_plan_is_made() {
     // What the server's own configuration names, with its line.
     folder.write("server/aaa.toml", &SERVER.replace("radius.example.org.key", "home.example.org.key"));
     let server = said(&text);
-    assert!(server.contains("server/aaa.toml:") && server.contains("radius.example.org.crt: "), "{server}");
+    assert!(server.contains("server/aaa.toml:") && server.contains("home.example.org.key: "), "{server}");
     folder.write("server/aaa.toml", SERVER);
 
     // Of a study within a folder of its own, as `include` names them.
