@@ -257,5 +257,5 @@ fn connections_here_are_those_that_charon_has() {
         }
     }
     assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
-    assert!(compared > CONNECTIONS / 2, "{compared} of {CONNECTIONS} are taken over");
+    assert!(compared > CONNECTIONS / 4, "{compared} of {CONNECTIONS} are taken over");
 }
