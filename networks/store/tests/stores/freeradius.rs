@@ -7,6 +7,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use usher_radius::attribute::{Attributes, kind};
 use usher_radius::auth::{Secret, check_response};
@@ -133,7 +134,10 @@ impl FreeRadius {
     fn ask(&self, from: Ipv4Addr, secret: &str, name: &str, password: &str) -> Option<(Code, String)> {
         let socket = UdpSocket::bind((from, 0)).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-        let authenticator = *b"sixteen octets!!";
+        // A system gives a port again, and FreeRADIUS would take a like request for one that it has answered.
+        static ASKED: AtomicU64 = AtomicU64::new(0);
+        let mut authenticator = *b"sixteen octets!!";
+        authenticator[..8].copy_from_slice(&ASKED.fetch_add(1, Ordering::Relaxed).to_be_bytes());
         let mut written = Attributes::new();
         written.push_text(kind::USER_NAME, name).unwrap();
         written.push_user_password(password.as_bytes()).unwrap();
