@@ -32,7 +32,7 @@ use usher_core::{Duration, Instant, SecureRng};
 pub struct AddressProofs {
     /// From where named functions come beside the address of their route: networks with their prefix lengths.
     pub places: BTreeMap<MihfId, Vec<(IpAddr, u8)>>,
-    /// ClaimTable at a time: addresses that are to prove themselves, or were refused a moment ago. The oldest gives way.
+    /// Claims at a time: addresses that are to prove themselves, or were refused a moment ago. The oldest gives way.
     pub claims: usize,
     /// Of them, those from one network: an IPv4 address, or 64 bits of an IPv6 address.
     pub claims_per_network: usize,
@@ -103,7 +103,7 @@ impl ClaimTable {
     pub(super) fn next(&self) -> Option<Instant> {
         self.due.first().map(|(at, _)| *at)
     }
-    /// ClaimTable under way, and those refused a moment ago.
+    /// Claims under way, and those refused a moment ago.
     pub(super) fn len(&self) -> usize {
         self.open.len()
     }
