@@ -13,12 +13,12 @@ use usher_core::SecureRng;
 use usher_crypto::tls::WallClock;
 
 /// What a configuration makes, for all shards.
-pub(crate) struct Assembly {
+pub(crate) struct ServerAssembly {
     pub(crate) tls: Option<Arc<Tls>>,
     pub(crate) built: Built,
 }
 
-impl Assembly {
+impl ServerAssembly {
     /// Of a configuration, with the clients that the store has and what the server has made for itself, for so many shards; the log
     /// says which clients are not served.
     ///
@@ -89,7 +89,8 @@ pub fn check(config: &Path) -> Result<Installation, ServeError> {
         || installation::random().map_err(|error| ServeError::System { what: "random numbers", error });
     let mut rng = SecureRng::from_seed(random()?);
     let clock = WallClock::at(wall());
-    let assembly = Assembly::of(&place, (&[], &own), 1, &clock, &mut rng).map_err(ServeError::Config)?;
+    let assembly =
+        ServerAssembly::of(&place, (&[], &own), 1, &clock, &mut rng).map_err(ServeError::Config)?;
     assembly.server(DIALLER, &ShardKey::new(&rng.array()), &mut rng)?;
     Ok(place)
 }

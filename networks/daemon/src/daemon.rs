@@ -1,6 +1,6 @@
 //! The whole server: its threads begun, and ended.
 
-use crate::assembly::Assembly;
+use crate::assembly::ServerAssembly;
 use crate::clock::wall;
 use crate::drops::Drops;
 use crate::error::ServeError;
@@ -151,8 +151,8 @@ impl Begun {
         };
         fetched::fetch_missing(&mut place.loaded, &place.state_dir);
         let own = place.own_secrets(true)?;
-        let assembly =
-            Assembly::of(&place, (&rows, &own), count, &wall_clock, &mut rng).map_err(ServeError::Config)?;
+        let assembly = ServerAssembly::of(&place, (&rows, &own), count, &wall_clock, &mut rng)
+            .map_err(ServeError::Config)?;
 
         let mailboxes = Mailboxes::default();
         let ledger = Ledger::new(usher_aaa_config::ledger(&place.loaded, rng.next_u64()));
@@ -220,7 +220,7 @@ impl Begun {
                 .map_err(|e| ServeError::Config(e.to_string()))?;
             shards.push(shard);
         }
-        let Assembly { tls, built } = assembly;
+        let ServerAssembly { tls, built } = assembly;
         let running = Running {
             mailboxes,
             ledger,

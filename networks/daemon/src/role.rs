@@ -21,7 +21,7 @@ use usher_core::{Input, Instant, ListenerId, Machine, Path, Work, WorkLabel};
 use usher_diameter::node::{self, PeerId};
 use usher_diameter::peer::automaton;
 use usher_diameter::{Fault, ResultCode};
-use usher_host::jobs::Whose;
+use usher_host::jobs::JobShare;
 use usher_live::{Clock, DriverCounters, Role};
 
 /// Who reads a trace, and how many lines that reader missed.
@@ -220,7 +220,7 @@ impl Role for AaaRole {
 
     fn job(&mut self, now: Instant, job: usher_core::Job<ServerJob>) {
         let (shard, token, origin) = (self.number, job.token, job.origin);
-        let whose = |client, name| Whose { share: client, name, origin };
+        let whose = |client, name| JobShare { share: client, name, origin };
         match job.what {
             ServerJob::Lookup { client, name } => {
                 self.workers.put(whose(client, Vec::new()), Job::Lookup(For { shard, token }, name));

@@ -17,7 +17,7 @@ use usher_aaa_config::known;
 use usher_aaa_config::model::Users;
 use usher_core::SecureRng;
 use usher_crypto::Key;
-use usher_host::jobs::{Bounds, JobLoad, Jobs, Whose};
+use usher_host::jobs::{JobLoad, JobQueue, JobShare, QueueBounds};
 use usher_live::Clock;
 
 /// Kinds of jobs: what metrics call them, and how many may wait. More would wait longer than a client does.
@@ -51,12 +51,12 @@ impl Job {
 }
 
 /// Jobs of RADIUS clients, by their places in the list; `None`: of Diameter peers.
-type JobQueue = Jobs<Option<u32>, Job>;
+type ClientJobs = JobQueue<Option<u32>, Job>;
 
 /// Where jobs are put.
 #[derive(Clone)]
 pub(crate) struct Workers {
-    queues: [Arc<JobQueue>; KINDS.len()],
+    queues: [Arc<ClientJobs>; KINDS.len()],
     mailboxes: Mailboxes,
     status: Arc<RwLock<CertificateStatus>>,
     left_out: Arc<AtomicU64>,
@@ -113,7 +113,7 @@ impl Workers {
         let mut threads = Vec::new();
         let mut crews = crews.into_iter();
         let queues = KINDS.map(|(name, all)| {
-            let jobs = Arc::new(Jobs::new(Bounds { all, name: OF_ONE_NAME }));
+            let jobs = Arc::new(JobQueue::new(QueueBounds { all, name: OF_ONE_NAME }));
             for (n, store) in crews.next().into_iter().flatten().enumerate() {
                 let (jobs, shared) = (jobs.clone(), shared.clone());
                 let body = move || work(&jobs, &shared, store);
@@ -152,7 +152,7 @@ impl Workers {
     }
 
     /// Puts a job in line; where there is no room, whoever one is for is told at once that nobody can say.
-    pub(crate) fn put(&self, whose: Whose<Option<u32>>, job: Job) {
+    pub(crate) fn put(&self, whose: JobShare<Option<u32>>, job: Job) {
         let Some(refused) = self.queues[job.kind()].put(whose, job) else { return };
         let (for_, command) = match refused {
             Job::Lookup(for_, _) | Job::Verify(for_, ..) | Job::Certificate(for_, _) => {
@@ -174,7 +174,7 @@ impl Workers {
     }
 }
 
-fn work(jobs: &JobQueue, shared: &Shared, mut store: Option<Box<dyn Store>>) {
+fn work(jobs: &ClientJobs, shared: &Shared, mut store: Option<Box<dyn Store>>) {
     let mut outage = Outage::default();
     while let Some(job) = jobs.take() {
         let (for_, command) = match job {

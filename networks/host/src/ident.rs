@@ -1,7 +1,7 @@
 //! The IDENT service on this host's own connections, and a question to another host's.
 
 use crate::setup::texts;
-use crate::{Helpers, Hosted, ServeError, keep_memory_private, listen, log, once, owner, serve as host};
+use crate::{HelperPool, Hosted, ServeError, keep_memory_private, listen, log, once, owner, serve as host};
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -100,7 +100,7 @@ pub fn serve(path: Option<PathBuf>, listen_on: &[SocketAddr]) -> Result<(), Iden
         sockets: Sockets { listeners, settings, ..Sockets::default() },
         frames: None,
         clock,
-        helpers: Helpers::new(HELPERS, found),
+        helpers: HelperPool::new(HELPERS, found),
         said: Box::new(say),
         over: Box::new(|_| false),
         counted: |service| {

@@ -14,11 +14,11 @@ pub use control::{Answer, ChildSa, IkeSa, Pool, Request, Status, control_path, r
 pub use plane::PlaneError;
 pub use say::meaning;
 
-use crate::jobs::{Bounds, Jobs};
+use crate::jobs::{JobQueue, QueueBounds};
 use crate::setup::{self, outgoing, secure_rng};
 use crate::within::Running;
 use crate::{
-    CheckAaa, Helpers, Hosted, ServeError, StartAaa, Telling, WorkDone, keep_memory_private, log,
+    CheckAaa, HelperPool, Hosted, ServeError, StartAaa, Telling, WorkDone, keep_memory_private, log,
     serve_shards as host,
 };
 use plane::Plane;
@@ -208,7 +208,7 @@ pub fn run(path: Option<PathBuf>, mode: &Mode, start: StartAaa) -> Result<(), Ik
     revocation.follow().map_err(system("looking after revocation lists"))?;
     // Another configuration may ask about certificates, and this one's helpers are those that there are.
     let threads = HELPERS + revocation::ASKED;
-    let jobs = Arc::new(Jobs::new(Bounds { all: WAITING, ..Bounds::default() }));
+    let jobs = Arc::new(JobQueue::new(QueueBounds { all: WAITING, ..QueueBounds::default() }));
     let work = WorkDone::default();
     let asked = control::Asked::new(&telling, &plane, (shards, leases.clone()), (work.clone(), jobs.clone()));
     if serves {
@@ -243,7 +243,7 @@ pub fn run(path: Option<PathBuf>, mode: &Mode, start: StartAaa) -> Result<(), Ik
         sockets,
         frames: None,
         clock: Clock::start(),
-        helpers: Helpers::new(threads, helper(revocation.clone(), leases, work.clone()))
+        helpers: HelperPool::new(threads, helper(revocation.clone(), leases, work.clone()))
             .bounded(jobs, |job: Job<GatewayJob>| Some(job.what.refused(job.token))),
         said: Box::new(move |event| teller.say(event)),
         over: Box::new(move |event| match event {

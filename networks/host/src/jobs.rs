@@ -10,7 +10,7 @@ use usher_core::fair::FairQueue;
 
 /// Whom a job is for.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Whose<S> {
+pub struct JobShare<S> {
     /// Whose share of the helpers it takes, such as a RADIUS client's.
     pub share: S,
     /// The user; nobody: not told apart.
@@ -21,14 +21,14 @@ pub struct Whose<S> {
 
 /// How many jobs may wait.
 #[derive(Clone, Copy, Debug)]
-pub struct Bounds {
+pub struct QueueBounds {
     /// In all.
     pub all: usize,
     /// Of one name, of each share.
     pub name: usize,
 }
 
-impl Default for Bounds {
+impl Default for QueueBounds {
     /// As many as a machine asks that bounds them itself.
     fn default() -> Self {
         Self { all: 1 << 16, name: usize::MAX }
@@ -50,13 +50,13 @@ pub struct JobLoad {
 type Entry<T> = (Vec<u8>, JobOrigin, T);
 
 /// Jobs that wait.
-struct Waiting<S, T> {
+struct WaitingJobs<S, T> {
     jobs: FairQueue<S, Entry<T>>,
     names: BTreeMap<(S, Vec<u8>), usize>,
     ended: bool,
 }
 
-impl<S: Ord, T> Waiting<S, T> {
+impl<S: Ord, T> WaitingJobs<S, T> {
     /// A job of this name does not wait any more.
     fn leave(&mut self, named: &(S, Vec<u8>)) {
         if let Some(waiting) = self.names.get_mut(named) {
@@ -69,31 +69,31 @@ impl<S: Ord, T> Waiting<S, T> {
 }
 
 /// The queue; see the [module](self).
-pub struct Jobs<S, T> {
-    waiting: Mutex<Waiting<S, T>>,
+pub struct JobQueue<S, T> {
+    waiting: Mutex<WaitingJobs<S, T>>,
     bell: Condvar,
-    bounds: Bounds,
+    bounds: QueueBounds,
     refused: AtomicU64,
     given_up: AtomicU64,
 }
 
-impl<S, T> std::fmt::Debug for Jobs<S, T> {
+impl<S, T> std::fmt::Debug for JobQueue<S, T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Jobs").field("bounds", &self.bounds).finish_non_exhaustive()
+        f.debug_struct("JobQueue").field("bounds", &self.bounds).finish_non_exhaustive()
     }
 }
 
-impl<S: Ord + Clone, T> Default for Jobs<S, T> {
+impl<S: Ord + Clone, T> Default for JobQueue<S, T> {
     fn default() -> Self {
-        Self::new(Bounds::default())
+        Self::new(QueueBounds::default())
     }
 }
 
-impl<S: Ord + Clone, T> Jobs<S, T> {
+impl<S: Ord + Clone, T> JobQueue<S, T> {
     /// An empty queue.
     #[must_use]
-    pub fn new(bounds: Bounds) -> Self {
-        let waiting = Waiting { jobs: FairQueue::new(), names: BTreeMap::new(), ended: false };
+    pub fn new(bounds: QueueBounds) -> Self {
+        let waiting = WaitingJobs { jobs: FairQueue::new(), names: BTreeMap::new(), ended: false };
         Self {
             waiting: Mutex::new(waiting),
             bell: Condvar::new(),
@@ -102,14 +102,14 @@ impl<S: Ord + Clone, T> Jobs<S, T> {
             given_up: AtomicU64::new(0),
         }
     }
-    fn lock(&self) -> MutexGuard<'_, Waiting<S, T>> {
+    fn lock(&self) -> MutexGuard<'_, WaitingJobs<S, T>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
     /// Puts a job in line. Where there is no room one is given back and counted as refused: this one, or the newest of
     /// the share that has the most.
     #[must_use]
-    pub fn put(&self, whose: Whose<S>, job: T) -> Option<T> {
-        let Whose { share, name, origin } = whose;
+    pub fn put(&self, whose: JobShare<S>, job: T) -> Option<T> {
+        let JobShare { share, name, origin } = whose;
         let mut waiting = self.lock();
         let named = (share, name);
         let is_counted = !named.1.is_empty();
@@ -172,17 +172,17 @@ mod tests {
     use std::net::Ipv4Addr;
     use usher_core::JobWaiter;
 
-    fn load<S: Ord + Clone, T>(jobs: &Jobs<S, T>) -> (u64, u64) {
+    fn load<S: Ord + Clone, T>(jobs: &JobQueue<S, T>) -> (u64, u64) {
         (jobs.load().waiting, jobs.load().refused)
     }
 
-    fn of(client: u32, name: &str) -> Whose<Option<u32>> {
-        Whose { share: Some(client), name: name.as_bytes().to_vec(), origin: JobOrigin::default() }
+    fn of(client: u32, name: &str) -> JobShare<Option<u32>> {
+        JobShare { share: Some(client), name: name.as_bytes().to_vec(), origin: JobOrigin::default() }
     }
 
     #[test]
     fn guesses_at_one_password_keep_no_other_user_waiting() {
-        let jobs = Jobs::new(Bounds { all: 256, name: 4 });
+        let jobs = JobQueue::new(QueueBounds { all: 256, name: 4 });
         let refused = (0..452).filter(|n| jobs.put(of(0, "held back"), *n).is_some()).count();
         assert_eq!((refused, load(&jobs)), (448, (4, 448)));
         assert_eq!(jobs.put(of(0, "ann"), 1000), None);
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn guesses_by_one_client_do_not_keep_their_user_out_elsewhere() {
-        let jobs = Jobs::new(Bounds { all: 256, name: 4 });
+        let jobs = JobQueue::new(QueueBounds { all: 256, name: 4 });
         assert_eq!((0..8).filter(|n| jobs.put(of(0, "ann"), *n).is_some()).count(), 4);
         assert_eq!(jobs.put(of(1, "ann"), 1000), None);
         let order: Vec<i32> = (0..5).map(|_| jobs.take().unwrap()).collect();
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_flood_of_one_client_keeps_no_other_client_waiting() {
-        let jobs = Jobs::new(Bounds { all: 256, name: 4 });
+        let jobs = JobQueue::new(QueueBounds { all: 256, name: 4 });
         let refused = (0..452).filter(|n| jobs.put(of(0, &format!("user{n}")), *n).is_some()).count();
         assert_eq!(refused, 452 - 256);
         // Another client's find room although all is taken, and the flood's newest go.
@@ -218,24 +218,24 @@ mod tests {
 
     #[test]
     fn jobs_without_a_name_have_no_bound_but_that_of_all() {
-        let jobs = Jobs::new(Bounds { all: 8, name: 4 });
-        assert!((0..8).all(|n| jobs.put(Whose::<Option<u32>>::default(), n).is_none()));
-        assert_eq!(jobs.put(Whose::<Option<u32>>::default(), 8), Some(8));
+        let jobs = JobQueue::new(QueueBounds { all: 8, name: 4 });
+        assert!((0..8).all(|n| jobs.put(JobShare::<Option<u32>>::default(), n).is_none()));
+        assert_eq!(jobs.put(JobShare::<Option<u32>>::default(), 8), Some(8));
     }
 
     #[test]
     fn what_nobody_waits_for_any_more_is_not_done() {
-        let jobs = Jobs::default();
+        let jobs = JobQueue::default();
         let waiters: Vec<_> = (0..3).map(|_| JobWaiter::default()).collect();
         for (n, waiter) in waiters.iter().enumerate() {
             let origin = JobOrigin::of(Ipv4Addr::new(192, 0, 2, 1).into()).awaited_by(waiter);
-            let whose = Whose { share: origin.host(), origin, ..Whose::default() };
+            let whose = JobShare { share: origin.host(), origin, ..JobShare::default() };
             assert_eq!(jobs.put(whose, n), None);
         }
         drop(waiters.into_iter().nth(2));
-        assert_eq!(jobs.put(Whose::default(), 9), None);
+        assert_eq!(jobs.put(JobShare::default(), 9), None);
         assert_eq!((jobs.take(), jobs.load()), (Some(9), JobLoad { waiting: 2, refused: 0, given_up: 1 }));
-        assert_eq!(jobs.put(Whose::default(), 10), None);
+        assert_eq!(jobs.put(JobShare::default(), 10), None);
         assert_eq!((jobs.take(), jobs.load().given_up), (Some(10), 2));
         jobs.end();
         assert_eq!(jobs.take(), None);

@@ -31,7 +31,7 @@ mod within;
 mod work;
 
 pub use serve::{
-    FrameKind, FrameSender, FrameTeller, Frames, Helpers, Hosted, MachineJobs, ServeError, Share, Source,
+    FrameKind, FrameSender, FrameTeller, Frames, HelperPool, Hosted, MachineJobs, ServeError, Share, Source,
     Teller, Until, keep_memory_private, listen, once, serve, serve_shards,
 };
 pub use signals::{Signals, Told};

@@ -4,7 +4,7 @@ pub mod node;
 
 use crate::netlink::{self, Change};
 use crate::setup::texts;
-use crate::{Helpers, Hosted, ServeError, Signals, Source, Teller, Told, listen, log, serve as host};
+use crate::{HelperPool, Hosted, ServeError, Signals, Source, Teller, Told, listen, log, serve as host};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -147,7 +147,7 @@ pub fn serve(path: Option<PathBuf>, listen_on: &[SocketAddr]) -> Result<(), MihE
         sockets,
         frames: None,
         clock: Clock::start(),
-        helpers: Helpers::new(HELPERS, do_job),
+        helpers: HelperPool::new(HELPERS, do_job),
         said: Box::new(say),
         over: Box::new(|_| false),
         counted: |service| {

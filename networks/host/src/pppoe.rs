@@ -22,8 +22,8 @@ pub use track::{Asking, Found, Tracked, Who, WhoError, who};
 use crate::setup::{outgoing, secure_rng, texts, wall, wall_clock};
 use crate::within::Running;
 use crate::{
-    CheckAaa, FrameKind, Frames, Helpers, Hosted, ServeError, StartAaa, Telling, keep_memory_private, listen,
-    log, serve as host,
+    CheckAaa, FrameKind, Frames, HelperPool, Hosted, ServeError, StartAaa, Telling, keep_memory_private,
+    listen, log, serve as host,
 };
 use audit::Audit;
 use gate::{Gate, TranslationCounters};
@@ -268,7 +268,7 @@ pub fn serve(path: Option<PathBuf>, start: StartAaa) -> Result<(), PppoeError> {
             source: Box::new(move |teller| drop(hearing.set(Mutex::new(teller)))),
         }),
         clock: Clock::start(),
-        helpers: Helpers::new(HELPERS, move |job: Job<ServiceJob>| helped(track.as_ref(), &job)),
+        helpers: HelperPool::new(HELPERS, move |job: Job<ServiceJob>| helped(track.as_ref(), &job)),
         said: Box::new(move |event| teller.say(event)),
         over: Box::new(|event| matches!(event, Event::Left)),
         counted: |concentrator| {

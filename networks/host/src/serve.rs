@@ -1,6 +1,6 @@
 //! One machine on a live driver, until somebody says that it is to end.
 
-use crate::jobs::{Jobs, Whose};
+use crate::jobs::{JobQueue, JobShare};
 use crate::{Signals, Told, WorkDone, notify};
 use std::fmt;
 use std::io;
@@ -71,13 +71,13 @@ pub fn listen(what: &'static str, address: SocketAddr, id: ListenerId) -> Result
 }
 
 /// Jobs of several machines, each with the number of the one that asks. Hosts for which they are done are served in turn.
-pub type MachineJobs<M> = Jobs<Option<IpAddr>, (usize, Job<<M as Machine>::Job>)>;
+pub type MachineJobs<M> = JobQueue<Option<IpAddr>, (usize, Job<<M as Machine>::Job>)>;
 
 /// Does a machine's job, on the thread of a helper.
 type Helper<M> = Arc<dyn Fn(Job<<M as Machine>::Job>) -> <M as Machine>::Command + Send + Sync + 'static>;
 
 /// Threads that do the jobs of machines.
-pub struct Helpers<M: Machine> {
+pub struct HelperPool<M: Machine> {
     /// Answers with the command that a job is owed.
     helper: Helper<M>,
     /// How many jobs are done at a time.
@@ -88,7 +88,7 @@ pub struct Helpers<M: Machine> {
     unable: fn(Job<M::Job>) -> Option<M::Command>,
 }
 
-impl<M: Machine> Helpers<M> {
+impl<M: Machine> HelperPool<M> {
     /// So many threads, for a machine that bounds its jobs itself.
     pub fn new(threads: usize, helper: impl Fn(Job<M::Job>) -> M::Command + Send + Sync + 'static) -> Self {
         Self { helper: Arc::new(helper), threads, jobs: Arc::default(), unable: |_| None }
@@ -175,7 +175,7 @@ pub struct Hosted<M: Machine> {
     /// The clock that it goes by.
     pub clock: Clock,
     /// Do its jobs.
-    pub helpers: Helpers<M>,
+    pub helpers: HelperPool<M>,
     /// Hears what it says.
     pub said: Box<dyn FnMut(M::Event) + Send>,
     /// Whether it has said all that it was to say, and the program ends with it.
@@ -269,7 +269,7 @@ impl<M: Machine<Command: Send + 'static>> Role for Served<M> {
     }
     fn job(&mut self, _: Instant, job: Job<M::Job>) {
         let origin = job.origin.clone();
-        let whose = Whose { share: origin.host(), origin, ..Whose::default() };
+        let whose = JobShare { share: origin.host(), origin, ..JobShare::default() };
         let Some((number, refused)) = self.jobs.put(whose, (self.number, job)) else { return };
         // The machine is to bear that an answer does not come.
         if let (Some(command), Some(mailboxes)) = ((self.unable)(refused), self.mailboxes.get()) {
@@ -392,7 +392,7 @@ where
     } = hosted;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(system("runtime"))?;
-    let Helpers { helper, threads, jobs, unable } = helpers;
+    let HelperPool { helper, threads, jobs, unable } = helpers;
     let told = Arc::new(OnceLock::new());
     let hears = Arc::new(Mutex::new(Hears { said, over }));
     let machines = std::iter::once((machine, sockets)).chain(others).enumerate();

@@ -32,17 +32,17 @@ struct PeerFault {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct PeerTable {
     peers: BTreeMap<SocketAddr, TlsPeer>,
     faults: BTreeMap<SocketAddr, PeerFault>,
 }
 
 /// Servers by their addresses; clones are the same.
 #[derive(Clone, Debug, Default)]
-pub struct TlsPeers(Arc<Mutex<State>>);
+pub struct TlsPeers(Arc<Mutex<PeerTable>>);
 
 impl TlsPeers {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, PeerTable> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -98,7 +98,7 @@ impl TlsPeers {
     }
 }
 
-impl State {
+impl PeerTable {
     fn name(&self, address: SocketAddr) -> String {
         self.peers.get(&address).map_or_else(|| address.to_string(), |peer| peer.name.clone())
     }

@@ -34,7 +34,7 @@ pub struct CareOfProof {
 
 /// A number that an address has yet to repeat.
 #[derive(Clone, Copy, Debug)]
-struct Challenge {
+struct CareOfChallenge {
     home: IpAddr,
     source: IpAddr,
     /// The number of the update that it answered.
@@ -45,7 +45,7 @@ struct Challenge {
     spent: bool,
 }
 
-impl Challenge {
+impl CareOfChallenge {
     fn is_met(&self, now: Instant, sequence: u16) -> bool {
         !self.spent && now.since(self.at) < CHALLENGE && sequence == self.number.wrapping_add(1)
     }
@@ -64,7 +64,7 @@ pub struct BindingCache {
     longest: Duration,
     served: BTreeMap<IpAddr, Option<Binding>>,
     proof: Option<CareOfProof>,
-    challenges: VecDeque<Challenge>,
+    challenges: VecDeque<CareOfChallenge>,
 }
 
 impl BindingCache {
@@ -136,7 +136,8 @@ impl BindingCache {
                 Some(live) => live.sequence.wrapping_add(0x100 + (proof.rng.next_u32() % 0x7e00) as u16),
                 None => proof.rng.next_u32() as u16,
             };
-            let fresh = Challenge { home, source, asked: update.sequence, number, at: now, spent: false };
+            let fresh =
+                CareOfChallenge { home, source, asked: update.sequence, number, at: now, spent: false };
             let place = self.challenges.iter().position(|c| (c.home, c.source) == (home, source));
             match place.and_then(|place| self.challenges.get_mut(place)) {
                 Some(known) if known.is_met(now, update.sequence) => {}

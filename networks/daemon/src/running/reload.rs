@@ -1,7 +1,7 @@
 //! A new configuration for a server that runs.
 
 use super::Running;
-use crate::assembly::Assembly;
+use crate::assembly::ServerAssembly;
 use crate::fetched;
 use crate::installation::{self, Installation};
 use crate::mailbox::Message;
@@ -92,7 +92,8 @@ impl Running {
         keep_diameter(&mut place.loaded.file, &old.loaded.file);
         let own = place.own_secrets(true).map_err(|e| e.to_string())?;
         let mut rng = SecureRng::from_seed(installation::random().map_err(|e| e.to_string())?);
-        let Assembly { tls, built } = Assembly::of(&place, (&rows, &own), self.shards, &self.wall, &mut rng)?;
+        let ServerAssembly { tls, built } =
+            ServerAssembly::of(&place, (&rows, &own), self.shards, &self.wall, &mut rng)?;
         // Before the shards are told: they connect at once.
         let outgoing = || self.outgoing.write().unwrap_or_else(PoisonError::into_inner);
         let tls_before = self.tls.read().unwrap_or_else(PoisonError::into_inner).clone();

@@ -3,7 +3,7 @@
 
 use super::{MihError, identifier, load, rng, sockets, watch};
 use crate::netlink::{self, Change};
-use crate::{Helpers, Hosted, ServeError, Source, Teller, listen, log, serve as host};
+use crate::{HelperPool, Hosted, ServeError, Source, Teller, listen, log, serve as host};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -82,7 +82,7 @@ pub fn node(path: Option<PathBuf>) -> Result<(), MihError> {
         sockets: Sockets { udp, listeners, ..Sockets::default() },
         frames: None,
         clock: Clock::start(),
-        helpers: Helpers::new(1, no_job),
+        helpers: HelperPool::new(1, no_job),
         said: Box::new(say(orders)),
         over: Box::new(|_| false),
         counted: |station| station.mihf().counters().iter().chain(station.counters().iter()).collect(),
@@ -255,7 +255,7 @@ pub(super) fn point(loaded: &Loaded, id: MihfId) -> Result<(), MihError> {
         sockets,
         frames: None,
         clock,
-        helpers: Helpers::new(1, no_job),
+        helpers: HelperPool::new(1, no_job),
         said: Box::new(|event| match event {
             pos::Event::Registered { station } => tracing::info!(%station, "registered"),
             pos::Event::HandoverBegan { station } => tracing::info!(%station, "handover began"),
@@ -312,7 +312,7 @@ pub fn flow(
         sockets: Sockets { udp, ..Sockets::default() },
         frames: None,
         clock,
-        helpers: Helpers::new(1, no_job),
+        helpers: HelperPool::new(1, no_job),
         said: Box::new(|event| {
             if let correspondent::Event::Redirected { to } = event {
                 tracing::info!(%to, "the flow is redirected");

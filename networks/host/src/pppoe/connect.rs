@@ -3,7 +3,7 @@
 use super::offers::{Certificates, offers};
 use super::say::meaning;
 use crate::setup::secure_rng;
-use crate::{FrameKind, Frames, Helpers, Hosted, ServeError, keep_memory_private, log, serve as host};
+use crate::{FrameKind, Frames, HelperPool, Hosted, ServeError, keep_memory_private, log, serve as host};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, Mutex, PoisonError};
 use usher_concentrator::config::{HookWord, ModeWord};
@@ -303,7 +303,7 @@ pub fn connect(told: Connect) -> Result<(), ConnectError> {
             source: Box::new(move |teller| drop(hearing.set(Mutex::new(teller)))),
         }),
         clock: Clock::start(),
-        helpers: Helpers::new(1, |job| match job.what {}),
+        helpers: HelperPool::new(1, |job| match job.what {}),
         said: Box::new(move |event| hear.say(event)),
         over: Box::new(|event| matches!(event, ClientEvent::Ended { again: None, .. })),
         counted: |client| client.counters().iter().collect(),

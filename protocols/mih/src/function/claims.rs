@@ -17,7 +17,7 @@
 //! Capability_Discover is answered for everybody and leaves nothing behind, so that two such functions can prove themselves
 //! to each other.
 
-use super::receive::Arrival;
+use super::receive::ReceivedMessage;
 use super::{Event, Mihf};
 use crate::net::{Request, Target, Way};
 use crate::{Bits, Message, MessageId, MihfId, Opcode, Status, Tlv, TransactionId};
@@ -81,7 +81,7 @@ enum ClaimStage {
 struct AddressClaim {
     way: Way,
     stage: ClaimStage,
-    held: Vec<Arrival>,
+    held: Vec<ReceivedMessage>,
     since: Instant,
     due: Instant,
 }
@@ -165,7 +165,7 @@ impl Mihf {
 
     /// What may be taken up of what came: the message, unless its sender has yet to prove that it may speak for its
     /// identifier.
-    pub(super) fn screen(&mut self, now: Instant, arrival: Arrival) -> Option<Arrival> {
+    pub(super) fn screen(&mut self, now: Instant, arrival: ReceivedMessage) -> Option<ReceivedMessage> {
         if self.config.proofs.is_none() {
             return Some(arrival);
         }
@@ -178,7 +178,7 @@ impl Mihf {
             return None;
         }
         let proofs = self.config.proofs.as_ref()?;
-        let Arrival { header, source, message, .. } = &arrival;
+        let ReceivedMessage { header, source, message, .. } = &arrival;
         let entry = self.peers.find(source).and_then(|peer| self.peers.get(peer));
         let (known, named) = entry.map_or((None, false), |entry| (entry.address, entry.configured.is_some()));
         if known == Some(remote.ip().to_canonical()) {
@@ -207,7 +207,14 @@ impl Mihf {
     }
 
     /// A request or an indication came under an identifier for which its address has not spoken yet.
-    fn claim(&mut self, now: Instant, remote: SocketAddr, arrival: Arrival, barred: bool, reachable: bool) {
+    fn claim(
+        &mut self,
+        now: Instant,
+        remote: SocketAddr,
+        arrival: ReceivedMessage,
+        barred: bool,
+        reachable: bool,
+    ) {
         let who = (arrival.source.clone(), remote);
         if !self.claims.open.contains_key(&who) {
             let probe = self.draw();
@@ -234,9 +241,9 @@ impl Mihf {
         }
     }
 
-    fn hold(&mut self, who: &Claimant, arrival: Arrival) {
+    fn hold(&mut self, who: &Claimant, arrival: ReceivedMessage) {
         let Some(claim) = self.claims.open.get_mut(who) else { return };
-        let same = |held: &Arrival| {
+        let same = |held: &ReceivedMessage| {
             (held.header.id, held.header.transaction) == (arrival.header.id, arrival.header.transaction)
         };
         if claim.held.len() < HELD && !claim.held.iter().any(same) {
@@ -258,7 +265,7 @@ impl Mihf {
     }
 
     /// Answers a message without a transaction; indications have no answer.
-    fn reply(&mut self, to: &Arrival, params: Vec<Tlv>) {
+    fn reply(&mut self, to: &ReceivedMessage, params: Vec<Tlv>) {
         let (header, way, source) = (to.header, to.way, to.source.clone());
         if header.id.opcode == Opcode::Request {
             let message = Message::new(header.id.response(), params);
@@ -278,7 +285,7 @@ impl Mihf {
     }
 
     /// An answer to Capability_Discover came; true where it is to a probe.
-    fn probe_answered(&mut self, now: Instant, remote: SocketAddr, arrival: &Arrival) -> bool {
+    fn probe_answered(&mut self, now: Instant, remote: SocketAddr, arrival: &ReceivedMessage) -> bool {
         let tid = arrival.header.transaction;
         let who = (arrival.source.clone(), remote);
         let fresh = self.draw();
@@ -324,7 +331,7 @@ impl Mihf {
         true
     }
 
-    fn acknowledge_aside(&mut self, arrival: &Arrival) {
+    fn acknowledge_aside(&mut self, arrival: &ReceivedMessage) {
         if arrival.header.ack_req {
             let (header, source) = (arrival.header, arrival.source.clone());
             let bits = Bits { ack_rsp: true, ..Bits::default() };

@@ -9,7 +9,7 @@ use usher_core::{ConnId, Instant};
 
 /// A message that came, with what is known of its coming.
 #[derive(Debug)]
-pub(super) struct Arrival {
+pub(super) struct ReceivedMessage {
     pub(super) way: Way,
     pub(super) header: Header,
     pub(super) source: MihfId,
@@ -43,7 +43,10 @@ impl Mihf {
             Ok(Decoded { header, source, destination, message }) => {
                 let unknown = message.params.iter().filter(|p| matches!(p, Tlv::Other { .. })).count();
                 self.counters.unknown_tlv += unknown as u64;
-                self.receive(now, Arrival { way, header, source, destination, message, refusal: None });
+                self.receive(
+                    now,
+                    ReceivedMessage { way, header, source, destination, message, refusal: None },
+                );
             }
             Err(error) => {
                 match error.fault {
@@ -55,14 +58,14 @@ impl Mihf {
                 let ends = (error.header, error.source, error.destination);
                 if let (Some(_), (Some(header), Some(source), Some(destination))) = (refusal, ends) {
                     let message = Message::acknowledgement(header.id);
-                    self.receive(now, Arrival { way, header, source, destination, message, refusal });
+                    self.receive(now, ReceivedMessage { way, header, source, destination, message, refusal });
                 }
             }
         }
     }
 
-    fn receive(&mut self, now: Instant, arrival: Arrival) {
-        let Arrival { source, destination, .. } = &arrival;
+    fn receive(&mut self, now: Instant, arrival: ReceivedMessage) {
+        let ReceivedMessage { source, destination, .. } = &arrival;
         if source.is_multicast() {
             self.counters.malformed += 1;
             return;
@@ -77,8 +80,8 @@ impl Mihf {
     }
 
     /// Takes up a message whose sender may speak for its identifier.
-    pub(super) fn take_up(&mut self, now: Instant, arrival: Arrival) {
-        let Arrival { way, header, source, message, .. } = &arrival;
+    pub(super) fn take_up(&mut self, now: Instant, arrival: ReceivedMessage) {
+        let ReceivedMessage { way, header, source, message, .. } = &arrival;
         self.heard(*way, source);
         let bare = header.ack_rsp && message.params.is_empty();
         match (header.id.opcode, bare, header.ack_rsp) {
@@ -143,8 +146,8 @@ impl Mihf {
     }
 
     /// A response came.
-    fn response(&mut self, now: Instant, arrival: Arrival) {
-        let Arrival { way, header, source, message, .. } = arrival;
+    fn response(&mut self, now: Instant, arrival: ReceivedMessage) {
+        let ReceivedMessage { way, header, source, message, .. } = arrival;
         let peer = self.peers.find(&source);
         let mut token = peer.and_then(|peer| self.table.find(Key::source(peer, header.transaction)));
         let mut discovered = None;
@@ -186,8 +189,8 @@ impl Mihf {
     }
 
     /// A request or an indication came.
-    fn begun(&mut self, now: Instant, arrival: Arrival) {
-        let Arrival { way, header, source, destination, message, refusal } = arrival;
+    fn begun(&mut self, now: Instant, arrival: ReceivedMessage) {
+        let ReceivedMessage { way, header, source, destination, message, refusal } = arrival;
         let (id, tid) = (header.id, header.transaction);
         let known = self.peers.find(&source);
         if let Some(peer) = known
