@@ -60,7 +60,8 @@ impl Writer {
         self.section(&name, &inner)
     }
     fn child(&mut self, name: &str) -> String {
-        let networks = [
+        // Most are ordinary; ports and ranges are not taken, and stop what has them.
+        let ordinary = [
             "",
             "10.2.0.0/16",
             "10.2.0.0/16,10.3.0.0/16",
@@ -69,9 +70,9 @@ impl Writer {
             "dynamic",
             "192.0.2.1/32",
             "192.0.2.7",
-            "10.2.0.0/16[tcp/80]",
-            "192.0.2.1-192.0.2.9",
         ];
+        let networks =
+            [&ordinary[..], &ordinary, &ordinary, &["10.2.0.0/16[tcp/80]", "192.0.2.1-192.0.2.9"]].concat();
         let inner = self.perhaps("local_ts", &networks)
             + &self.perhaps("remote_ts", &networks)
             + &self.perhaps("rekey_time", &["", "1h", "90m", "1800", "1d", "600s"])
@@ -79,19 +80,19 @@ impl Writer {
         self.section(name, &inner)
     }
     fn connection(&mut self, name: &str) -> String {
-        let own = [
+        let ordinary = [
             "gw.test",
             "GW.Test",
             "@gw.test",
             "fqdn:gw.test",
             "ann@gw.test",
             "email:ann@gw.test",
-            "C=CH, O=a b, CN=gw",
             "192.0.2.1",
             "2001:db8::1",
-            "keyid:abc",
             "@@ann@gw.test",
         ];
+        // Neither a key ID nor a distinguished name is taken.
+        let own = [&ordinary[..], &ordinary, &["C=CH, O=a b, CN=gw", "keyid:abc"]].concat();
         let others = [&own[..], &["", "%any"]].concat();
         let mut inner = self.setting("version", "2")
             + &self.perhaps("remote_addrs", &["", "192.0.2.9", "%any", "2001:db8::9"])
@@ -224,18 +225,20 @@ fn connections_here_are_those_that_charon_has() {
     let charon = Place::new(&format!("{TEMPLATE}connections {{\n{all}}}\n{SECRETS}"));
     let theirs = listed(&charon.swanctl(&["--list-conns"]));
     assert_eq!(theirs.len(), CONNECTIONS, "{}", charon.log());
-    let (mut compared, mut wrong) = (0, Vec::new());
+    let (mut compared, mut uncompared, mut wrong) = (0, Vec::new(), Vec::new());
     for (name, text) in &texts {
         let file = format!("{TEMPLATE}connections {{\n{text}}}\n{SECRETS}");
         let imported = import(&file, &mut |_, _| Err("nothing is included here".to_owned())).unwrap();
         let named: Vec<&str> =
             imported.left.iter().chain(&imported.stops).map(|(_, what)| what.as_str()).collect();
         if !imported.stops.is_empty() {
+            uncompared.push(named.join("; "));
             continue;
         }
         let theirs = &theirs[name];
         let Some(ours) = taken(&imported) else {
             assert!(!named.is_empty(), "{file} is lost without a word");
+            uncompared.push(named.join("; "));
             continue;
         };
         compared += 1;
@@ -257,5 +260,9 @@ fn connections_here_are_those_that_charon_has() {
         }
     }
     assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
-    assert!(compared > CONNECTIONS / 4, "{compared} of {CONNECTIONS} are taken over");
+    assert!(
+        compared > CONNECTIONS / 2,
+        "{compared} of {CONNECTIONS} are taken over:\n{}",
+        uncompared.join("\n")
+    );
 }

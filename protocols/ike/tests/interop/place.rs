@@ -1,6 +1,7 @@
 //! A namespace with charon in it, and a folder of its own for what it keeps.
 
 use std::fs;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -73,7 +74,7 @@ impl Place {
             .expect("ip can be run");
         let place = Self { name, folder, charon };
         let begun = Instant::now();
-        while !place.folder.join("vici").exists() {
+        while UnixStream::connect(place.folder.join("vici")).is_err() {
             assert!(begun.elapsed() < PATIENCE, "charon does not come up:\n{}", place.log());
             std::thread::sleep(Duration::from_millis(20));
         }
