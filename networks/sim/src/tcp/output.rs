@@ -5,7 +5,7 @@ use super::connection::{Connection, Rare, State, Timer};
 use super::recovery::timestamp;
 use super::segment::{Flags, Options, Segment};
 use super::{IdleRestart, NagleVariant, Recovery, WindowGrowth, WindowUpdate, seq};
-use usher_core::Instant;
+use usher_core::{Duration, Instant};
 
 /// SACK blocks in a segment of ns-2's (`max_sack_blocks_`).
 const REPORTED_BY_NS2: usize = 3;
@@ -230,9 +230,7 @@ impl Connection {
         let idle = now - self.last_data_at;
         let most = match self.config.idle_restart {
             IdleRestart::Rto if idle > self.rtt.rto(&self.config) => self.congestion.cwnd,
-            IdleRestart::MeasuredRto
-                if self.ticks(self.last_data_at, now) > self.rtt.plain_rto(&self.config) =>
-            {
+            IdleRestart::MeasuredRto if self.measured_idle(now) > self.rtt.plain_rto(&self.config) => {
                 u32::MAX
             }
             _ => return,
@@ -240,6 +238,14 @@ impl Connection {
         let window = self.config.initial_window.bytes(self.mss).min(most);
         self.congestion.set_cwnd(window);
         self.full_tcp_restart(window);
+    }
+
+    /// How long nothing was sent, as its sender measures it: ns-2's in ticks of its clock.
+    fn measured_idle(&self, now: Instant) -> Duration {
+        match self.congestion.is_full_tcp() {
+            true => self.ticks(self.last_data_at, now),
+            false => now - self.last_data_at,
+        }
     }
 
     /// Largest payload now: SACK blocks take from it.
