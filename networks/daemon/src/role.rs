@@ -220,14 +220,14 @@ impl Role for AaaRole {
 
     fn job(&mut self, now: Instant, job: usher_core::Job<ServerJob>) {
         let (shard, token, origin) = (self.number, job.token, job.origin);
-        let whose = |client, name| JobShare { share: client, name, origin };
+        let whose = |owner, name| JobShare { share: owner, name, origin };
         match job.what {
-            ServerJob::Lookup { client, name } => {
-                self.workers.put(whose(client, Vec::new()), Job::Lookup(For { shard, token }, name));
+            ServerJob::Lookup { owner, name } => {
+                self.workers.put(whose(owner, Vec::new()), Job::Lookup(For { shard, token }, name));
             }
-            ServerJob::Verify { client, name, hash, password } => {
+            ServerJob::Verify { owner, name, hash, password } => {
                 let job = Job::Verify(For { shard, token }, hash, password);
-                self.workers.put(whose(client, name), job);
+                self.workers.put(whose(owner, name), job);
             }
             ServerJob::Admit { client, request } => {
                 let whose = ledger::Whose::Sessions(turn(&self.clients, client));
@@ -240,7 +240,7 @@ impl Role for AaaRole {
             ServerJob::NameUser { outer, chain } => {
                 self.command(now, Command::Named { token, name: user_of(&chain, &outer) });
             }
-            ServerJob::CheckCertificate { client, name, chain, resumed } => {
+            ServerJob::CheckCertificate { owner, name, chain, resumed } => {
                 if !resumed {
                     self.workers.show(&chain);
                 }
@@ -249,7 +249,7 @@ impl Role for AaaRole {
                     self.command(now, Command::Certificate { token, verdict });
                 } else if self.workers.asks_issuers() {
                     let job = Job::Certificate(For { shard, token }, chain);
-                    self.workers.put(whose(client, Vec::new()), job);
+                    self.workers.put(whose(owner, Vec::new()), job);
                 } else {
                     let verdict = match resumed {
                         true => self.workers.trusts(&chain),

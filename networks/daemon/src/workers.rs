@@ -12,7 +12,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 use usher_aaa::service::{Inline, Reading, found};
 use usher_aaa::store::{Store, StoreError, UserRows, user_of};
-use usher_aaa::{CertificateVerdict, Command, Found, User, UserCache, canonical_name};
+use usher_aaa::{CertificateVerdict, Command, Found, LoginOwner, User, UserCache, canonical_name};
 use usher_aaa_config::known;
 use usher_aaa_config::model::Users;
 use usher_core::SecureRng;
@@ -50,8 +50,8 @@ impl Job {
     }
 }
 
-/// Jobs of RADIUS clients, by their places in the list; `None`: of Diameter peers.
-type ClientJobs = JobQueue<Option<u32>, Job>;
+/// Jobs of RADIUS clients and Diameter peers, each with a share of its own.
+type ClientJobs = JobQueue<LoginOwner, Job>;
 
 /// Where jobs are put.
 #[derive(Clone)]
@@ -152,7 +152,7 @@ impl Workers {
     }
 
     /// Puts a job in line; where there is no room, whoever one is for is told at once that nobody can say.
-    pub(crate) fn put(&self, whose: JobShare<Option<u32>>, job: Job) {
+    pub(crate) fn put(&self, whose: JobShare<LoginOwner>, job: Job) {
         let Some(refused) = self.queues[job.kind()].put(whose, job) else { return };
         let (for_, command) = match refused {
             Job::Lookup(for_, _) | Job::Verify(for_, ..) | Job::Certificate(for_, _) => {

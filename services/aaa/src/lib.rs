@@ -16,8 +16,8 @@ pub use ledger::{Admission, AdmitRequest, Record, Refusal};
 pub use server::{
     AaaServer, CacheConfig, CertificateVerdict, Command, Config, ConfigError, Counters, DIAMETER_LISTENER,
     DynamicResult, Event, Found, Generation, Handed, HandedBack, HomeServerState, IdentityKey, Job, Login,
-    RADSEC_LISTENER, Reason, ShardConfig, ShardKey, StatusFault, TRACES, TraceFilter, TraceLine, UserCache,
-    UserSource, is_alias, radius_socket, shard_of,
+    LoginOwner, RADSEC_LISTENER, Reason, ShardConfig, ShardKey, StatusFault, TRACES, TraceFilter, TraceLine,
+    UserCache, UserSource, is_alias, radius_socket, shard_of,
 };
 pub use users::{
     Check, Complaint, Control, Group, Method, Password, Reply, Unmet, User, Users, canonical_name, spellings,

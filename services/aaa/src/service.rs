@@ -274,7 +274,7 @@ mod tests {
     use super::*;
     use crate::ledger::{FailureLimit, Record, SessionKey, Status};
     use crate::store::{Memory, Op, Row};
-    use crate::{AdmitRequest, Login};
+    use crate::{AdmitRequest, Login, LoginOwner};
     use alloc::string::String;
     use alloc::vec;
     use usher_core::{Duration, Seed};
@@ -308,7 +308,8 @@ mod tests {
     #[test]
     fn users_are_of_the_file_then_of_the_store_then_of_memory() {
         let mut s = service();
-        let lookup = |name: &str| Job::Lookup { client: None, name: name.as_bytes().to_vec() };
+        let lookup =
+            |name: &str| Job::Lookup { owner: LoginOwner::Radius(0), name: name.as_bytes().to_vec() };
         let find = |s: &mut Service<Memory>, name: &str| match ask(s, lookup(name)) {
             Command::Found { token: 7, user: Found::User(_) } => 'f',
             Command::Found { token: 7, user: Found::Remembered(_) } => 'r',
@@ -364,7 +365,7 @@ mod tests {
         let hash = usher_crypto::password::argon2_hash(b"right", &[1; 16]);
         let mut right = |password: &[u8]| {
             let (hash, password) = (Key::new(hash.clone()), Key::from(password));
-            let job = Job::Verify { client: None, name: b"bob".to_vec(), hash, password };
+            let job = Job::Verify { owner: LoginOwner::Radius(0), name: b"bob".to_vec(), hash, password };
             matches!(ask(&mut s, job), Command::Verified { token: 7, right: true })
         };
         assert!(right(b"right") && !right(b"wrong"));

@@ -449,7 +449,7 @@ pub(super) fn prove(sa: &mut IkeSa, cx: &mut Context<'_>) -> bool {
 
 /// Has a helper do something, as long as the IKE_SA is there.
 fn job(sa: &mut IkeSa, cx: &mut Context<'_>, what: IkeJob) {
-    let origin = JobOrigin::of(sa.path.remote.ip()).awaited_by(sa.waiter.get_or_insert_default());
+    let origin = JobOrigin::of(sa.proved).awaited_by(sa.waiter.get_or_insert_default());
     cx.outputs.job(Job::new(sa.id.0, what).of(origin));
 }
 

@@ -236,9 +236,10 @@ impl Session {
     pub(super) const fn is_by_diameter(&self) -> bool {
         self.identifier & BY_DIAMETER != 0
     }
-    /// Notes that it is reported by Diameter, where that was not known; `identifier` as in [`Self::may_be_of`].
+    /// Notes which NAS reports it, where that was not known, as of a session that an earlier ledger left; `identifier` as in
+    /// [`Self::may_be_of`].
     pub(super) fn reported_as(&mut self, record: &Record, identifier: u32) {
-        if !record.diameter_origin.is_empty() {
+        if self.identifier == 0 || !record.diameter_origin.is_empty() {
             self.identifier = identifier;
         }
     }

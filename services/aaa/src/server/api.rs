@@ -407,21 +407,39 @@ impl fmt::Debug for Login {
     }
 }
 
+/// The access server or proxy that a login came through: no other one may go on with it.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum LoginOwner {
+    /// The RADIUS client of this index.
+    Radius(u32),
+    /// The Diameter node of this identity, as far as that is authenticated.
+    Diameter(Arc<str>),
+}
+
+impl LoginOwner {
+    /// The RADIUS client.
+    pub(super) const fn client(&self) -> Option<u32> {
+        match self {
+            Self::Radius(client) => Some(*client),
+            Self::Diameter(_) => None,
+        }
+    }
+}
+
 /// What a server asks of its host; the answer is a command with the same token.
 #[derive(Clone)]
 pub enum Job {
     /// Find a user; answered by [`Command::Found`]. Only with [`super::UserSource::Host`].
     Lookup {
-        /// Index of the RADIUS client that asks; `None` over Diameter.
-        client: Option<u32>,
+        /// The login's, for a host that gives each its share of the time.
+        owner: LoginOwner,
         /// As the peer gave it.
         name: Vec<u8>,
     },
     /// Compare a password with its hash; answered by [`Command::Verified`].
     Verify {
-        /// Index of the RADIUS client that asks; `None` over Diameter. With `name` for a host that gives each its share
-        /// of the time.
-        client: Option<u32>,
+        /// The login's, with `name` for a host that gives each its share of the time.
+        owner: LoginOwner,
         /// Whose password it is said to be, as the peer gave it.
         name: Vec<u8>,
         /// An argon2 hash in its text form.
@@ -450,8 +468,8 @@ pub enum Job {
     },
     /// Say whether a peer's certificate may be taken; answered by [`Command::Certificate`].
     CheckCertificate {
-        /// Index of the RADIUS client that asks; `None` over Diameter.
-        client: Option<u32>,
+        /// The login's, for a host that gives each its share of the time.
+        owner: LoginOwner,
         /// With EAP-TLS, where nothing but the certificate proves who the peer is: whom it says it is. The
         /// certificate must bear this name (RFC 5216 §5.2).
         name: Option<Vec<u8>>,

@@ -1,34 +1,15 @@
 //! Requests for admission, whichever protocol carried them.
 
 use super::answer::Asker;
+use super::api::LoginOwner;
 use super::half_open::Source;
-use alloc::sync::Arc;
 use usher_core::Instant;
 use usher_radius::attribute::{Attributes, kind};
-
-/// Whose login it is: nobody else may go on with it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Owner {
-    /// The RADIUS client of this index.
-    Radius(u32),
-    /// The Diameter node of this identity, as far as that is authenticated.
-    Diameter(Arc<str>),
-}
-
-impl Owner {
-    /// The RADIUS client.
-    pub(super) const fn client(&self) -> Option<u32> {
-        match self {
-            Self::Radius(client) => Some(*client),
-            Self::Diameter(_) => None,
-        }
-    }
-}
 
 /// A request that came.
 #[derive(Debug)]
 pub(super) struct Ask {
-    pub(super) owner: Owner,
+    pub(super) owner: LoginOwner,
     pub(super) pending: Pending,
 }
 

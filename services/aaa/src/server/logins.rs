@@ -6,8 +6,9 @@
 //! microseconds waits for one such step and not for all of them.
 
 use super::answer::{Asker, Verdict};
+use super::api::LoginOwner;
 use super::api::{Event, Job};
-use super::ask::{Ask, Ending, Owner, Pending};
+use super::ask::{Ask, Ending, Pending};
 use super::context::Context;
 use super::fronts::Fronts;
 use super::half_open::{HalfOpen, Source};
@@ -77,7 +78,7 @@ impl Logins {
             arrived: fronts.ctx.now,
             request: request.attributes,
         };
-        let ask = Ask { owner: Owner::Radius(request.client), pending };
+        let ask = Ask { owner: LoginOwner::Radius(request.client), pending };
         let list = &ask.pending.request;
         let of_passwords = [kind::USER_PASSWORD, kind::CHAP_PASSWORD];
         if is_eap && of_passwords.iter().any(|&k| list.get(k).is_some()) {

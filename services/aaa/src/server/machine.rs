@@ -2,8 +2,9 @@
 
 use super::accounting::Accounting;
 use super::answer::Asker;
+use super::api::LoginOwner;
 use super::api::{Command, Event, Handed, Job};
-use super::ask::{Ask, Owner, Pending};
+use super::ask::{Ask, Pending};
 use super::cache::UserCache;
 use super::config::{Config, ConfigError, UserSource};
 use super::context::Context;
@@ -425,7 +426,7 @@ impl AaaServer {
         let ask = |fronts: &mut Fronts, request_type| {
             let (asker, source) = (Asker::Diameter(token, request_type), Source::Peer(peer));
             let pending = Pending { asker, source, arrived, request: fronts.as_attributes(avps) };
-            Ask { owner: Owner::Diameter(origin), pending }
+            Ask { owner: LoginOwner::Diameter(origin), pending }
         };
         match (message.header.application, message.header.command) {
             (application::EAP, command::DIAMETER_EAP) => {

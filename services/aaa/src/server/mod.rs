@@ -39,7 +39,7 @@ mod trace;
 pub use alias::{IdentityKey, is_alias};
 pub use api::{
     CertificateVerdict, Command, DynamicResult, Event, Found, Handed, HandedBack, HomeServerState, Job,
-    Login, TraceFilter, TraceLine,
+    Login, LoginOwner, TraceFilter, TraceLine,
 };
 pub use cache::{Generation, UserCache};
 pub use config::{CacheConfig, Config, ConfigError, UserSource};

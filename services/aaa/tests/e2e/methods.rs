@@ -5,8 +5,8 @@ use crate::pair::{NEVER, Pair};
 use std::sync::Arc;
 use usher_aaa::store::{GroupRows, Op, Row, UserRows};
 use usher_aaa::{
-    CacheConfig, Command, Config, Event, Found, Job, Method, Password, Reason, TraceFilter, User, UserSource,
-    Users,
+    CacheConfig, Command, Config, Event, Found, Job, LoginOwner, Method, Password, Reason, TraceFilter, User,
+    UserSource, Users,
 };
 use usher_core::bench::EPOCH;
 use usher_core::{CommandError, Machine, Seed};
@@ -143,8 +143,8 @@ fn the_host_compares_argon2_hashes() {
         p.ask_pap(token, b"ann", password);
         assert_eq!(p.answer(), None);
         let job = std::iter::from_fn(|| p.server.poll_job()).find_map(|job| match job.what {
-            Job::Verify { client, name, hash, password } => {
-                assert_eq!((client, &name[..]), (Some(0), &b"ann"[..]));
+            Job::Verify { owner, name, hash, password } => {
+                assert_eq!((owner, &name[..]), (LoginOwner::Radius(0), &b"ann"[..]));
                 Some((job.token, hash, password))
             }
             _ => None,
@@ -303,10 +303,14 @@ fn a_user_that_was_found_is_known_for_a_while() {
     config.users = UserSource::Host(CacheConfig::default());
     let mut p = Pair::new(config);
     p.ask_pap(1, b"ann", b"x");
-    let Some(usher_core::Job { token, what: Job::Lookup { client, name }, .. }) = p.server.poll_job() else {
+    let Some(usher_core::Job { token, what: Job::Lookup { owner, name }, .. }) = p.server.poll_job() else {
         panic!("no look-up")
     };
-    assert_eq!((client, &name[..]), (Some(0), &b"ann"[..]), "a host can give each client its share");
+    assert_eq!(
+        (owner, &name[..]),
+        (LoginOwner::Radius(0), &b"ann"[..]),
+        "a host can give each client its share"
+    );
     let user = Found::User(Arc::new(User::with_password(b"x")));
     p.server.command(NEVER, Command::Found { token, user }).unwrap();
     p.settle(NEVER);

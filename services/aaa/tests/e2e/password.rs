@@ -6,8 +6,8 @@ use crate::world::nas_address;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use usher_aaa::{
-    AaaServer, CacheConfig, Command, Event, Found, IdentityKey, Job, Method, Password, Reason, User,
-    UserSource,
+    AaaServer, CacheConfig, Command, Event, Found, IdentityKey, Job, LoginOwner, Method, Password, Reason,
+    User, UserSource,
 };
 use usher_core::bench::{EPOCH, Tap};
 use usher_core::{CommandError, Duration, Input, Instant, Machine, Path, Seed};
@@ -329,10 +329,10 @@ fn a_clock_that_is_set_ends_a_users_time() {
 fn what_holds_a_password_overwrites_it_and_never_prints_it() {
     // That it is overwritten the types say: anything but a key does not fit here.
     let key = || Key::from(&b"hunter2"[..]);
-    let (client, name, hash) = (None, b"ann".to_vec(), Key::from("$argon2id$hunter2"));
+    let (owner, name, hash) = (LoginOwner::Radius(0), b"ann".to_vec(), Key::from("$argon2id$hunter2"));
     let said = [
         format!("{:?}", Password::Argon2(hash.clone())),
-        format!("{:?}", Job::Verify { client, name, hash, password: key() }),
+        format!("{:?}", Job::Verify { owner, name, hash, password: key() }),
         format!("{:?} {:?}", Password::clear(&key()[..]), Password::NtHash(Key::new([104; 16]))),
         format!("{:?} {:?}", UserSecret::Clear(key()), UserSecret::NtHash(Key::new([104; 16]))),
         format!("{:?}", Question::Password { password: key() }),

@@ -201,6 +201,26 @@ fn nobody_waits_for_helpers_of_an_sa_that_has_ended() {
     assert!(world.net.command(world.responder, late).is_err());
 }
 
+/// Behind a NAT a proof may come from any address: its jobs are still on the account of the address that was shown to receive.
+#[test]
+fn jobs_of_a_forged_source_are_on_the_account_of_the_proved_address() {
+    let authority = Authority::new();
+    let mut world = world(&authority, [P256, P256], "ini.test", &authority);
+    let asked = Rc::new(RefCell::new(Vec::new()));
+    let jobs = asked.clone();
+    world.net.on_job(world.responder, move |job| {
+        jobs.borrow_mut().push(job.origin.host());
+        None
+    });
+    let connection = world.connection.clone();
+    let (local, remote) = (at("0.0.0.0", 500), at(RESPONDER, 500));
+    world.net.command(world.initiator, Command::Initiate { token: 7, connection, local, remote }).unwrap();
+    world.net.run(millis(25));
+    let proof = world.net.sent()[2].bytes.clone();
+    world.forge(world.responder, at("10.2.0.5", 4500), at(RESPONDER, 4500), &proof);
+    assert_eq!(asked.borrow()[..], [Some(INITIATOR.parse().unwrap())]);
+}
+
 #[test]
 fn a_shared_key_of_one_side_and_a_certificate_of_the_other_are_a_login() {
     let authority = Authority::new();

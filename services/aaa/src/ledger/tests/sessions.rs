@@ -269,6 +269,27 @@ fn a_restart_ends_the_sessions_of_its_own_nas_identifier() {
     }
 }
 
+/// The store has no NAS-Identifiers: the next record of each session says it again.
+#[test]
+fn after_a_restart_of_the_server_an_interim_tells_nass_apart() {
+    let of = |status, id: &str, secs, nas: &str| {
+        let mut record = record(status, id, secs);
+        record.nas_identifier = nas.into();
+        record
+    };
+    let mut w = World::default();
+    for (id, nas) in [("1", "a"), ("2", "b")] {
+        assert!(w.tell(&of(Start, id, 10, nas)));
+    }
+    w.restart(20);
+    assert!(w.tell(&of(Interim, "2", 30, "b")));
+    assert!(w.tell(&of(On, "", 100, "a")));
+    let open: Vec<_> = w.ledger.sessions().map(|row| row.acctsessionid).collect();
+    assert_eq!(open, ["2"]);
+    let ended = w.rows().iter().filter(|row| row.acctstoptime.is_some()).count();
+    assert_eq!(ended, 1, "in the store as in the ledger");
+}
+
 #[test]
 fn a_session_that_was_thought_ended_goes_on() {
     let config = LedgerConfig { stale_after: Some(Duration::from_secs(100)), ..LedgerConfig::default() };

@@ -6,8 +6,9 @@ mod conversation;
 mod verdict;
 
 use super::answer::Asker;
+use super::api::LoginOwner;
 use super::api::{Event, Found, Job};
-use super::ask::{Ask, Owner, Pending};
+use super::ask::{Ask, Pending};
 use super::cache::Generation;
 use super::config::Config;
 use super::context::Context;
@@ -118,7 +119,7 @@ impl Step {
 /// A login that is not decided yet; see the [module](self).
 #[derive(Debug)]
 pub(super) struct Session {
-    owner: Owner,
+    owner: LoginOwner,
     begun: Instant,
     pending: Option<Pending>,
     name: Vec<u8>,
@@ -186,7 +187,7 @@ impl Session {
     }
 
     /// Whether somebody may go on with it.
-    pub(super) fn is_of(&self, owner: &Owner) -> bool {
+    pub(super) fn is_of(&self, owner: &LoginOwner) -> bool {
         self.owner == *owner
     }
     /// Index of the RADIUS client; `None` over Diameter.
@@ -195,7 +196,7 @@ impl Session {
     }
     /// The RADIUS clients have other indices.
     pub(super) fn renumber_client(&mut self, number: impl FnOnce(u32) -> u32) {
-        if let Owner::Radius(client) = &mut self.owner {
+        if let LoginOwner::Radius(client) = &mut self.owner {
             *client = number(*client);
         }
     }
@@ -266,8 +267,8 @@ impl Session {
         self.audience.join(ctx, &pending.request, inside, hidden);
         if self.audience.any() {
             let mut lines = alloc::vec![match &self.owner {
-                Owner::Radius(_) => format!("Access-Request from {}", pending.source.address()),
-                Owner::Diameter(origin) => format!("Diameter request of {origin}"),
+                LoginOwner::Radius(_) => format!("Access-Request from {}", pending.source.address()),
+                LoginOwner::Diameter(origin) => format!("Diameter request of {origin}"),
             }];
             lines.extend(ctx.tracers.attributes(&pending.request));
             self.audience.tell_lines(ctx, self.owner.client(), lines);
@@ -543,7 +544,7 @@ impl Session {
     /// Asks the host for a user.
     fn ask_host(&mut self, ctx: &mut Context, name: Vec<u8>) -> Step {
         self.asked = ctx.cache.generation();
-        self.assign(ctx, Job::Lookup { client: self.client(), name })
+        self.assign(ctx, Job::Lookup { owner: self.owner.clone(), name })
     }
 
     /// What holds of a user for the request that it has before it, or why the user may not log in.
@@ -625,7 +626,7 @@ impl Session {
     /// Has the host compare a password with its hash.
     fn verify(&mut self, ctx: &mut Context, name: Vec<u8>, hash: Key<String>, password: Key) -> Step {
         self.trace(ctx, || "the host compares the password with its hash".into());
-        self.assign(ctx, Job::Verify { client: self.client(), name, hash, password })
+        self.assign(ctx, Job::Verify { owner: self.owner.clone(), name, hash, password })
     }
 
     /// Begins EAP with what may admit this user, or somebody who is known inside a tunnel only.

@@ -112,7 +112,7 @@ impl Session {
         let resumed = approval.resumed;
         approval.conversation = approval.conversation.take().or_else(|| self.take_conversation());
         self.stage = Stage::Certificate(approval);
-        self.assign(ctx, Job::CheckCertificate { client: self.client(), name, chain, resumed })
+        self.assign(ctx, Job::CheckCertificate { owner: self.owner.clone(), name, chain, resumed })
     }
 
     /// The host has looked at the peer's certificate.
