@@ -65,7 +65,7 @@ pub(crate) fn begin(running: &Arc<Running>, path: &Path) -> io::Result<()> {
     let running = running.clone();
     let shared = Arc::new(Shared::default());
     let accept = move || {
-        for stream in listener.incoming().flatten() {
+        for stream in control::connections(&listener) {
             let (running, shared) = (running.clone(), shared.clone());
             if shared.open.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS {
                 shared.open.fetch_sub(1, Ordering::Relaxed);

@@ -326,11 +326,8 @@ async fn until_told(
     let place = running.read_place();
     control::begin(running, &running.control).map_err(system("the control socket"))?;
     if let Some(address) = place.loaded.file.metrics.listen {
-        metrics::begin(running, address).await.map_err(|error| ServeError::Listen {
-            address,
-            what: "metrics",
-            error,
-        })?;
+        let bound = usher_host::metrics::begin(address, Arc::new(metrics::Scrape(running.clone())));
+        bound.map_err(|error| ServeError::Listen { address, what: "metrics", error })?;
     }
     // Signals, control socket and metrics are there, too, for who waited for this.
     match listens {

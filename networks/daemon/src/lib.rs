@@ -15,7 +15,6 @@ mod clock;
 pub mod config;
 mod control;
 mod daemon;
-mod door;
 mod drops;
 mod error;
 mod fetched;

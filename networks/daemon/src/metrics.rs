@@ -1,14 +1,8 @@
-//! Metrics for Prometheus at /metrics, collected when they are asked for; at /health whether the server runs, at /ready whether it can
-//! do what it is asked.
+//! Metrics for Prometheus, collected when they are asked for, and whether the server is ready.
 
-use crate::door::Door;
 use crate::homes::{self, HomeServers};
 use crate::running::Running;
 use crate::stats::{BOUNDS, Histogram};
-use axum::Router;
-use axum::http::StatusCode;
-use axum::http::header::CONTENT_TYPE;
-use axum::routing::get;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet};
@@ -16,63 +10,24 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
-use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
-use tokio::net::TcpListener;
 use usher_diameter::node::Counters as DiameterCounters;
+use usher_host::metrics::ServiceProbe;
 use usher_radius::client::{Health, ServerCounts};
 use usher_radius::packet::Code;
 use usher_radius::server::Counters as RadiusCounters;
 
-/// Connections at one time; who comes then waits until one ends.
-const CONNECTIONS: usize = 64;
-/// How long a connection lasts, whatever it does: whoever asks takes less, and opens another one.
-const LASTS: Duration = Duration::from_secs(10);
-
-/// How long the store may take to answer whoever asks whether the server is ready.
-const READY: Duration = Duration::from_secs(3);
-
-/// Whether a server is ready, as an answer.
-async fn ready(running: Arc<Running>) -> (StatusCode, String) {
-    // The store blocks.
-    let asked = tokio::time::timeout(READY, tokio::task::spawn_blocking(move || running.ready())).await;
-    match asked {
-        Ok(Ok(Ok(()))) => (StatusCode::OK, "ready\n".to_owned()),
-        Ok(Ok(Err(why))) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
-        Ok(Err(failed)) => (StatusCode::SERVICE_UNAVAILABLE, format!("{failed}\n")),
-        Err(_) => {
-            let why = format!("the store has not answered for {} s\n", READY.as_secs());
-            (StatusCode::SERVICE_UNAVAILABLE, why)
-        }
+impl ServiceProbe for Scrape {
+    fn expose_metrics(&self) -> Option<String> {
+        exposition(&self.0)
     }
-}
-
-/// Begins to serve.
-pub(crate) async fn begin(running: &Arc<Running>, address: SocketAddr) -> std::io::Result<()> {
-    let listener = Door::new(TcpListener::bind(address).await?, CONNECTIONS, LASTS);
-    let (running, asked) = (running.clone(), running.clone());
-    let scrape = move || {
-        let running = running.clone();
-        async move {
-            // Shards and ledger are asked and waited for.
-            let text = tokio::task::spawn_blocking(move || exposition(&running)).await;
-            let text = text.ok().flatten().ok_or(StatusCode::INTERNAL_SERVER_ERROR)?;
-            let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-            Ok::<_, StatusCode>(([(CONTENT_TYPE, kind)], text))
-        }
-    };
-    let router = Router::new()
-        .route("/metrics", get(scrape))
-        .route("/health", get(async || "serving\n"))
-        .route("/ready", get(move || ready(asked.clone())));
-    tokio::spawn(async move {
-        if let Err(error) = axum::serve(listener, router).await {
-            tracing::error!(%error, "metrics are not served any more");
-        }
-    });
-    Ok(())
+    fn is_serving(&self) -> bool {
+        true
+    }
+    fn check_readiness(&self) -> Result<(), String> {
+        self.0.ready()
+    }
 }
 
 /// The text that is exposed; `None` where it cannot be made.
@@ -84,7 +39,7 @@ fn exposition(running: &Arc<Running>) -> Option<String> {
     Some(text)
 }
 
-struct Scrape(Arc<Running>);
+pub(crate) struct Scrape(pub(crate) Arc<Running>);
 
 impl std::fmt::Debug for Scrape {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -1,5 +1,6 @@
 //! The control socket of a service: a Unix socket for its owner only, one JSON object a line.
 
+use crate::door::REST;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fs;
@@ -106,6 +107,17 @@ pub fn line(mut stream: &UnixStream, patience: Duration) -> io::Result<Vec<u8>> 
     Ok(line)
 }
 
+/// The connections that come, for ever. It rests where the system gives none, mostly for want of descriptors.
+pub fn connections(listener: &UnixListener) -> impl Iterator<Item = UnixStream> {
+    listener.incoming().filter_map(|came| match came {
+        Ok(stream) => Some(stream),
+        Err(_) => {
+            thread::sleep(REST);
+            None
+        }
+    })
+}
+
 /// Begins to answer requests at a path, each by `answer`, which is told too which user of the system asks, where it says so, on threads
 /// of their own until the program ends. `failed` makes an answer of what is wrong with a request.
 ///
@@ -124,7 +136,7 @@ where
     let listener = listen(path)?;
     let (answer, open) = (Arc::new(answer), Arc::new(AtomicUsize::new(0)));
     let accept = move || {
-        for stream in listener.incoming().flatten() {
+        for stream in connections(&listener) {
             let (answer, open) = (answer.clone(), open.clone());
             if open.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS {
                 open.fetch_sub(1, Ordering::Relaxed);

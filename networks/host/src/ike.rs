@@ -215,7 +215,7 @@ pub fn run(path: Option<PathBuf>, mode: &Mode, start: StartAaa) -> Result<(), Ik
         control::begin(&loaded.file.listen.control, &asked).map_err(system("control socket"))?;
         tracing::info!(path = %loaded.file.listen.control.display(), "control socket");
         if let Some(address) = loaded.file.listen.metrics {
-            control::metrics(address, &asked).map_err(|error| ServeError::Listen {
+            crate::metrics::begin(address, Arc::new(asked.clone())).map_err(|error| ServeError::Listen {
                 address,
                 what: "metrics",
                 error,

@@ -11,6 +11,7 @@
 //! [`pppoe`]).
 
 pub mod control;
+mod door;
 pub mod folder;
 pub mod ident;
 pub mod ike;

@@ -1,19 +1,30 @@
 //! What was counted, over HTTP in Prometheus's form.
 
+use crate::door::Door;
+use axum::Router;
+use axum::http::StatusCode;
+use axum::http::header::{CONTENT_TYPE, HeaderName};
+use axum::routing::get;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use std::collections::BTreeMap;
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Mutex;
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 
-/// How long a reader may take.
-const SCRAPE: Duration = Duration::from_secs(5);
-/// Octets of a request, at most.
-const HEAD: u64 = 1 << 14;
+/// Connections at one time.
+const CONNECTIONS: usize = 64;
+/// How long a connection lasts in all. A reader needs less, and opens another one.
+const LASTS: Duration = Duration::from_secs(10);
+/// How long a service may take to answer.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// A text of metrics.
 pub(crate) struct Exposition(Registry);
@@ -77,94 +88,147 @@ fn number(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// What a service says of itself.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ServiceState {
-    /// Its metrics.
-    pub exposition: String,
-    /// Why it cannot do what it is asked, if it cannot.
-    pub unready: Option<String>,
+/// What the metrics endpoint asks of a service. Each answer may block.
+pub trait ServiceProbe: Send + Sync + 'static {
+    /// Its metrics in Prometheus's text format; `None`: it does not answer.
+    fn expose_metrics(&self) -> Option<String>;
+    /// Whether it answers at all.
+    fn is_serving(&self) -> bool;
+    /// Whether it can do its work.
+    ///
+    /// # Errors
+    /// It cannot: the reason.
+    fn check_readiness(&self) -> Result<(), String>;
 }
 
-/// Begins to answer at an address, on a thread of its own until the program ends: `/metrics` by what `state` gives, `/health` by
-/// whether it gives anything, `/ready` by whether it can do what it is asked.
+/// Begins to answer at an address by HTTP, on threads of its own until the program ends: `/metrics`, `/health` (does it run?) and
+/// `/ready` (can it do its work?). Each page asks the service one question at a time. Connections have [`LASTS`] in all, and [`CONNECTIONS`] places.
 ///
 /// # Errors
-/// The address is not to be had.
-pub fn begin(
-    address: SocketAddr,
-    state: impl Fn() -> Option<ServiceState> + Send + 'static,
-) -> io::Result<()> {
+/// The address or a thread is not to be had.
+pub fn begin(address: SocketAddr, probe: Arc<dyn ServiceProbe>) -> io::Result<()> {
     let listener = TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    // Questions block: a thread for each page, so that none waits for another page's answer.
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(3).build()?;
     let serve = move || {
-        for stream in listener.incoming().flatten() {
-            // Who reads slowly, or not at all, is left.
-            let _ = scrape(&stream, &state);
+        let ended = runtime.block_on(async {
+            let door = Door::new(tokio::net::TcpListener::from_std(listener)?, CONNECTIONS, LASTS);
+            axum::serve(door, router(&probe)).await
+        });
+        if let Err(error) = ended {
+            tracing::error!(%error, "metrics are not served any more");
         }
     };
     std::thread::Builder::new().name("usher-metrics".to_owned()).spawn(serve)?;
     Ok(())
 }
 
-fn scrape(mut stream: &TcpStream, state: &dyn Fn() -> Option<ServiceState>) -> io::Result<()> {
-    stream.set_read_timeout(Some(SCRAPE))?;
-    stream.set_write_timeout(Some(SCRAPE))?;
-    let mut lines = BufReader::new(stream.take(HEAD)).lines();
-    let wanted = lines.next().transpose()?.unwrap_or_default();
-    for line in lines {
-        if line?.is_empty() {
-            break;
+fn router(probe: &Arc<dyn ServiceProbe>) -> Router {
+    let page = |ask| {
+        let (probe, turn) = (probe.clone(), Arc::default());
+        get(move || answer(probe.clone(), ask, Arc::clone(&turn)))
+    };
+    Router::new()
+        .route("/metrics", page(scrape))
+        .route("/health", page(tell_health))
+        .route("/ready", page(tell_readiness))
+        .fallback(async || (StatusCode::NOT_FOUND, "/metrics, /health, /ready\n"))
+}
+
+type Answer = (StatusCode, [(HeaderName, &'static str); 1], String);
+
+fn plain(code: StatusCode, text: String) -> Answer {
+    (code, [(CONTENT_TYPE, "text/plain")], text)
+}
+
+/// The answer to one question, which waits for its page's turn. A question that is given up keeps the turn until it is answered.
+async fn answer(
+    probe: Arc<dyn ServiceProbe>,
+    ask: fn(&dyn ServiceProbe) -> Answer,
+    turn: Arc<Mutex<()>>,
+) -> Answer {
+    let answered = timeout(PATIENCE, async {
+        let turn = turn.lock_owned().await;
+        spawn_blocking(move || {
+            let _turn = turn;
+            ask(&*probe)
+        })
+        .await
+    });
+    match answered.await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(failed)) => plain(StatusCode::INTERNAL_SERVER_ERROR, format!("{failed}\n")),
+        Err(_) => {
+            let why = format!("the service has not answered for {} s\n", PATIENCE.as_secs());
+            plain(StatusCode::SERVICE_UNAVAILABLE, why)
         }
     }
-    let plain = "text/plain";
-    let (code, kind, body) = match (wanted.split(' ').nth(1), state()) {
-        (Some("/metrics"), Some(state)) => {
-            ("200 OK", "application/openmetrics-text; version=1.0.0; charset=utf-8", state.exposition)
-        }
-        (Some("/health"), Some(_)) => ("200 OK", plain, "serving\n".to_owned()),
-        (Some("/ready"), Some(ServiceState { unready: None, .. })) => ("200 OK", plain, "ready\n".to_owned()),
-        (Some("/ready"), Some(ServiceState { unready: Some(why), .. })) => {
-            ("503 Service Unavailable", plain, why + "\n")
-        }
-        (Some("/ready"), None) => {
-            ("503 Service Unavailable", plain, "the service does not answer\n".to_owned())
-        }
-        (_, Some(_)) => ("404 Not Found", plain, "/metrics, /health, /ready\n".to_owned()),
-        _ => ("500 Internal Server Error", plain, String::new()),
-    };
-    write!(
-        stream,
-        "HTTP/1.1 {code}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
-        body.len()
-    )
+}
+
+fn scrape(probe: &dyn ServiceProbe) -> Answer {
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    match probe.expose_metrics() {
+        Some(text) => (StatusCode::OK, [(CONTENT_TYPE, kind)], text),
+        None => plain(StatusCode::INTERNAL_SERVER_ERROR, String::new()),
+    }
+}
+
+fn tell_health(probe: &dyn ServiceProbe) -> Answer {
+    match probe.is_serving() {
+        true => plain(StatusCode::OK, "serving\n".to_owned()),
+        false => plain(StatusCode::INTERNAL_SERVER_ERROR, String::new()),
+    }
+}
+
+fn tell_readiness(probe: &dyn ServiceProbe) -> Answer {
+    match probe.check_readiness() {
+        Ok(()) => plain(StatusCode::OK, "ready\n".to_owned()),
+        Err(why) => plain(StatusCode::SERVICE_UNAVAILABLE, why + "\n"),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::mpsc::sync_channel;
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+    use std::sync::Mutex as SyncMutex;
 
     /// The status line and the body of an answer.
     fn ask(address: SocketAddr, path: &str) -> (String, String) {
         let mut stream = TcpStream::connect(address).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
         (head.lines().next().unwrap().to_owned(), body.to_owned())
     }
 
+    /// A service that is as the test says: `None` where it does not answer, else why it cannot do its work.
+    struct Told(SyncMutex<Option<Option<&'static str>>>);
+
+    impl ServiceProbe for Told {
+        fn expose_metrics(&self) -> Option<String> {
+            self.0.lock().unwrap().map(|_| "# EOF\n".to_owned())
+        }
+        fn is_serving(&self) -> bool {
+            self.0.lock().unwrap().is_some()
+        }
+        fn check_readiness(&self) -> Result<(), String> {
+            let unready = self.0.lock().unwrap().ok_or("the service does not answer")?;
+            unready.map_or(Ok(()), |why| Err(why.to_owned()))
+        }
+    }
+
     #[test]
     fn a_service_is_ready_while_it_can_do_what_it_is_asked() {
-        let (tell, told) = sync_channel::<Option<Option<&str>>>(1);
-        let state = move || {
-            let unready = told.recv().unwrap()?.map(str::to_owned);
-            Some(ServiceState { exposition: "# EOF\n".to_owned(), unready })
-        };
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        begin(address, state).unwrap();
+        let probe = Arc::new(Told(SyncMutex::new(None)));
+        begin(address, probe.clone()).unwrap();
         let said = |state, path| {
-            tell.send(state).unwrap();
+            *probe.0.lock().unwrap() = state;
             ask(address, path)
         };
         let is = |code: &str, body: &str| (format!("HTTP/1.1 {code}"), body.to_owned());
@@ -174,6 +238,7 @@ mod tests {
         assert_eq!(said(full, "/health"), is("200 OK", "serving\n"), "it runs");
         assert_eq!(said(full, "/metrics"), is("200 OK", "# EOF\n"));
         assert_eq!(said(None, "/ready"), is("503 Service Unavailable", "the service does not answer\n"));
+        assert_eq!(said(None, "/health").0, "HTTP/1.1 500 Internal Server Error");
         assert_eq!(said(Some(None), "/"), is("404 Not Found", "/metrics, /health, /ready\n"));
     }
 }

@@ -243,7 +243,7 @@ pub fn serve(path: Option<PathBuf>, start: StartAaa) -> Result<(), PppoeError> {
     control::begin(socket, &asked).map_err(system("control socket"))?;
     tracing::info!(path = %socket.display(), "control socket");
     if let Some(address) = loaded.file.listen.metrics {
-        let bound = control::metrics(address, &asked);
+        let bound = crate::metrics::begin(address, Arc::new(asked.clone()));
         bound.map_err(|error| ServeError::Listen { address, what: "metrics", error })?;
         tracing::info!(%address, "metrics");
     }

@@ -1,7 +1,7 @@
 //! The connections and associations of a driver: who is open, who is accepted and who refused.
 
 use crate::counters::DriverCounters;
-use crate::handshakes::{HandshakeTurns, Unfinished};
+use crate::handshakes::HandshakeTurns;
 use crate::mmsg::Watched;
 use crate::stream::{self, DriverHandle, Note, Order};
 use crate::wake::{Bell, Ready, Task};
@@ -20,6 +20,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{Receiver, Sender, UnboundedSender, channel, unbounded_channel};
 use tokio::task::{AbortHandle, JoinSet};
 use usher_core::collections::HashMap;
+use usher_core::fair::PlaceTable;
 use usher_core::{
     AssocId, CloseReason, ConnId, Input, Instant, ListenerId, Machine, MessageEvent, MessageOp, StreamEvent,
     StreamOp,
@@ -107,7 +108,7 @@ pub(crate) struct Streams {
     /// Of the handshakes of those who came unasked.
     turns: HandshakeTurns,
     /// Those to whom nothing has been said yet: with TLS their handshakes are not complete.
-    unfinished: Unfinished,
+    unfinished: PlaceTable<ConnId>,
     /// Connections whose end the machine is still to hear of, and whether they were associations.
     closed: VecDeque<(ConnId, bool, CloseReason)>,
     tasks: JoinSet<()>,
@@ -147,7 +148,7 @@ impl Streams {
             teller,
             heard: Vec::with_capacity(BATCH),
             turns: HandshakeTurns::default(),
-            unfinished: Unfinished::default(),
+            unfinished: PlaceTable::default(),
             closed: VecDeque::new(),
             tasks: JoinSet::new(),
         })

@@ -1,6 +1,9 @@
 //! A queue that serves those who use it in turn: who puts much into it waits for itself, and not others for it.
 
+use crate::address::host_of;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use core::cmp::Reverse;
+use core::net::IpAddr;
 
 /// Entries by key: each key's in their order, the keys in turn (round robin).
 ///
@@ -106,6 +109,81 @@ impl<K: Ord + Clone, T> FairQueue<K, T> {
     }
 }
 
+/// A bounded number of places for peers that have proved nothing yet, shared by their networks ([`host_of`]).
+///
+/// ```
+/// # use usher_core::fair::PlaceTable;
+/// let mut places = PlaceTable::default();
+/// let [a, b] = ["192.0.2.1", "192.0.2.2"].map(|address| address.parse().unwrap());
+/// assert_eq!([places.add(1, a, 2), places.add(2, a, 2)], [None; 2]);
+/// assert_eq!(places.add(3, b, 2), Some(1), "the network with the most gives up its oldest");
+/// ```
+#[derive(Clone, Debug)]
+pub struct PlaceTable<K> {
+    /// Each network's peers, the oldest first: each has the number of its coming.
+    networks: BTreeMap<IpAddr, BTreeMap<u64, K>>,
+    /// The networks by how many places they have, and among equals by the age of their oldest peer.
+    shares: BTreeSet<(usize, Reverse<u64>, IpAddr)>,
+    peers: BTreeMap<K, (IpAddr, u64)>,
+    came: u64,
+}
+
+impl<K> Default for PlaceTable<K> {
+    fn default() -> Self {
+        Self { networks: BTreeMap::new(), shares: BTreeSet::new(), peers: BTreeMap::new(), came: 0 }
+    }
+}
+
+impl<K: Ord + Copy> PlaceTable<K> {
+    /// Adds a peer from an address. Where that makes more than `most`, gives the peer that loses its place: the oldest of the
+    /// network with the most. An honest peer needs its place for a short time only.
+    pub fn add(&mut self, peer: K, from: IpAddr, most: usize) -> Option<K> {
+        self.remove(peer);
+        self.came += 1;
+        let (network, came) = (host_of(from), self.came);
+        self.change(network, |own| {
+            own.insert(came, peer);
+        });
+        self.peers.insert(peer, (network, came));
+        if self.peers.len() <= most {
+            return None;
+        }
+        let (_, Reverse(oldest), network) = *self.shares.last()?;
+        let displaced = *self.networks.get(&network)?.get(&oldest)?;
+        self.remove(displaced);
+        Some(displaced)
+    }
+    /// Frees a peer's place: it has proved itself, or it is gone.
+    pub fn remove(&mut self, peer: K) {
+        if let Some((network, came)) = self.peers.remove(&peer) {
+            self.change(network, |own| {
+                own.remove(&came);
+            });
+        }
+    }
+    /// Whether all places are free.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.peers.is_empty() && self.networks.is_empty() && self.shares.is_empty()
+    }
+    fn change(&mut self, network: IpAddr, change: impl FnOnce(&mut BTreeMap<u64, K>)) {
+        let share = |own: &BTreeMap<u64, K>| {
+            own.first_key_value().map(|(oldest, _)| (own.len(), Reverse(*oldest), network))
+        };
+        let own = self.networks.entry(network).or_default();
+        let before = share(own);
+        change(own);
+        let after = share(own);
+        if after.is_none() {
+            self.networks.remove(&network);
+        }
+        if let Some(before) = before {
+            self.shares.remove(&before);
+        }
+        self.shares.extend(after);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -187,5 +265,24 @@ mod tests {
                 prop_assert_eq!((queue.len(), queue.is_empty()), (list.len(), list.is_empty()));
             }
         }
+    }
+
+    #[test]
+    fn the_network_with_the_most_places_gives_up_its_oldest() {
+        let mut all = PlaceTable::default();
+        let mut add = |n: u32, from: &str| all.add(n, from.parse().unwrap(), 4);
+        assert_eq!([0, 1, 2].map(|n| add(n, "192.0.2.1")), [None; 3]);
+        assert_eq!((add(3, "192.0.2.2"), add(4, "192.0.2.2")), (None, Some(0)));
+        // As many of one as of the other: the oldest of both.
+        assert_eq!((add(5, "192.0.2.3"), add(6, "192.0.2.4")), (Some(1), Some(3)));
+        // One each: the oldest of all, so that a flood from everywhere leaves each peer a while.
+        assert_eq!([7, 8, 9].map(|n| add(n, &alloc::format!("192.0.2.{n}"))), [Some(2), Some(4), Some(5)]);
+        // A /64 of IPv6 is one network.
+        let from = |n: u32| alloc::format!("2001:db8:1:2::{n}");
+        assert_eq!([10, 11, 12, 13].map(|n| add(n, &from(n))), [Some(6), Some(10), Some(11), Some(12)]);
+        for n in [7, 8, 9, 13] {
+            all.remove(n);
+        }
+        assert!(all.is_empty());
     }
 }

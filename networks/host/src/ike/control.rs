@@ -2,7 +2,7 @@
 
 use super::plane::Plane;
 use super::say::Shared;
-use crate::metrics::{Exposition, ServiceState};
+use crate::metrics::{Exposition, ServiceProbe};
 use crate::telling::named;
 use crate::{MachineJobs, Questions, Telling, WorkDone, control};
 use serde::{Deserialize, Serialize};
@@ -338,13 +338,25 @@ pub(super) fn begin(path: &Path, asked: &Asked) -> io::Result<()> {
     control::begin(path, |message| Answer::Failed { message }, move |request, _| answers.take(request))
 }
 
-/// Begins to expose metrics.
-pub(super) fn metrics(address: SocketAddr, asked: &Asked) -> io::Result<()> {
-    let asked = asked.clone();
-    crate::metrics::begin(address, move || match asked.take(Request::Status) {
-        Answer::Status(status) => Some(ServiceState { exposition: exposition(&status), unready: None }),
-        _ => None,
-    })
+impl Asked {
+    fn ask_status(&self) -> Option<Status> {
+        match self.take(Request::Status) {
+            Answer::Status(status) => Some(status),
+            _ => None,
+        }
+    }
+}
+
+impl ServiceProbe for Asked {
+    fn expose_metrics(&self) -> Option<String> {
+        Some(exposition(&self.ask_status()?))
+    }
+    fn is_serving(&self) -> bool {
+        self.ask_status().is_some()
+    }
+    fn check_readiness(&self) -> Result<(), String> {
+        self.ask_status().map(|_| ()).ok_or_else(|| "the service does not answer".to_owned())
+    }
 }
 
 fn exposition(status: &Status) -> String {

@@ -2,13 +2,13 @@
 
 use super::audit::Audit;
 use super::track::{Asking, Tracked, Who, lookup};
-use crate::metrics::{Exposition, ServiceState};
+use crate::metrics::{Exposition, ServiceProbe};
 use crate::telling::named;
 use crate::{Questions, Telling, control};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -248,17 +248,32 @@ pub(super) fn begin(path: &Path, asked: &Asked) -> io::Result<()> {
     )
 }
 
-/// Begins to expose metrics.
-pub(super) fn metrics(address: SocketAddr, asked: &Asked) -> io::Result<()> {
-    let asked = asked.clone();
-    crate::metrics::begin(address, move || match asked.take(Request::Status, None) {
-        Answer::Status(status) => {
-            let held = "connections that hosts begin are dropped: the log of translations cannot take them";
-            let unready = status.connections_held.then(|| held.to_owned());
-            Some(ServiceState { exposition: exposition(&status), unready })
+impl Asked {
+    fn ask_status(&self) -> Option<Status> {
+        match self.take(Request::Status, None) {
+            Answer::Status(status) => Some(status),
+            _ => None,
         }
-        _ => None,
-    })
+    }
+}
+
+impl ServiceProbe for Asked {
+    fn expose_metrics(&self) -> Option<String> {
+        Some(exposition(&self.ask_status()?))
+    }
+    fn is_serving(&self) -> bool {
+        self.ask_status().is_some()
+    }
+    fn check_readiness(&self) -> Result<(), String> {
+        let status = self.ask_status().ok_or("the service does not answer")?;
+        match status.connections_held {
+            true => {
+                Err("connections that hosts begin are dropped: the log of translations cannot take them"
+                    .into())
+            }
+            false => Ok(()),
+        }
+    }
 }
 
 fn exposition(status: &Status) -> String {

@@ -1,35 +1,65 @@
-//! A listener for those who only look: few connections at a time, each of which lasts for a bounded time and says little.
+//! A listener for readers of metrics: a bounded number of connections, each with a bounded time and a bounded number of octets.
 
 use axum::serve::Listener;
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::oneshot;
 use tokio::time::{Sleep, sleep};
+use usher_core::fair::PlaceTable;
 
-/// Octets that a connection may say: the requests that fit its time are some hundred each.
+/// Octets that a connection may send: the requests that fit its time are some hundred each.
 const SAYS: usize = 64 << 10;
 /// How long the listener rests where the system gives no connection, mostly for want of descriptors.
-const REST: Duration = Duration::from_millis(50);
+pub(crate) const REST: Duration = Duration::from_millis(50);
 
 /// The listener.
 #[derive(Debug)]
 pub(crate) struct Door {
     listener: TcpListener,
-    room: Arc<Semaphore>,
+    connections: usize,
     lasts: Duration,
+    visits: Arc<Mutex<OpenVisits>>,
+}
+
+/// The open connections, each with the means to end it.
+#[derive(Debug, Default)]
+struct OpenVisits {
+    places: PlaceTable<u64>,
+    open: BTreeMap<u64, oneshot::Sender<()>>,
+    came: u64,
 }
 
 impl Door {
-    /// At most so many connections at a time, each for at most so long.
+    /// At most so many connections at a time, each for at most so long. Where one more comes, the oldest of the network with the
+    /// most ends.
     pub(crate) fn new(listener: TcpListener, connections: usize, lasts: Duration) -> Self {
-        Self { listener, room: Arc::new(Semaphore::new(connections)), lasts }
+        Self { listener, connections, lasts, visits: Arc::default() }
     }
+    fn visit(&self, stream: TcpStream, from: SocketAddr) -> Visit {
+        let mut visits = lock(&self.visits);
+        visits.came += 1;
+        let number = visits.came;
+        let (end, displaced) = oneshot::channel();
+        visits.open.insert(number, end);
+        if let Some(oldest) = visits.places.add(number, from.ip(), self.connections) {
+            // Its end is dropped, which it notices.
+            visits.open.remove(&oldest);
+        }
+        drop(visits);
+        let over = Box::pin(sleep(self.lasts));
+        Visit { stream, over, displaced, left: SAYS, number, visits: self.visits.clone() }
+    }
+}
+
+fn lock(visits: &Mutex<OpenVisits>) -> MutexGuard<'_, OpenVisits> {
+    visits.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Listener for Door {
@@ -37,14 +67,9 @@ impl Listener for Door {
     type Addr = SocketAddr;
 
     async fn accept(&mut self) -> (Visit, SocketAddr) {
-        // It is never closed.
-        let place = self.room.clone().acquire_owned().await.ok();
         loop {
             match self.listener.accept().await {
-                Ok((stream, from)) => {
-                    let end = Box::pin(sleep(self.lasts));
-                    return (Visit { stream, end, left: SAYS, _place: place }, from);
-                }
+                Ok((stream, from)) => return (self.visit(stream, from), from),
                 Err(_) => sleep(REST).await,
             }
         }
@@ -58,18 +83,30 @@ impl Listener for Door {
 #[derive(Debug)]
 pub(crate) struct Visit {
     stream: TcpStream,
-    end: Pin<Box<Sleep>>,
+    over: Pin<Box<Sleep>>,
+    /// Ready once another connection has taken this one's place.
+    displaced: oneshot::Receiver<()>,
     /// Octets that may still come.
     left: usize,
-    _place: Option<OwnedSemaphorePermit>,
+    number: u64,
+    visits: Arc<Mutex<OpenVisits>>,
 }
 
 impl Visit {
-    fn over(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        if self.left == 0 || self.end.as_mut().poll(cx).is_ready() {
+    fn check(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        let displaced = Pin::new(&mut self.displaced).poll(cx).is_ready();
+        if self.left == 0 || displaced || self.over.as_mut().poll(cx).is_ready() {
             return Err(io::ErrorKind::TimedOut.into());
         }
         Ok(())
+    }
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        let mut visits = lock(&self.visits);
+        visits.places.remove(self.number);
+        visits.open.remove(&self.number);
     }
 }
 
@@ -79,7 +116,7 @@ impl AsyncRead for Visit {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        self.over(cx)?;
+        self.check(cx)?;
         let before = buf.filled().len();
         let polled = Pin::new(&mut self.stream).poll_read(cx, buf);
         self.left = self.left.saturating_sub(buf.filled().len() - before);
@@ -89,7 +126,7 @@ impl AsyncRead for Visit {
 
 impl AsyncWrite for Visit {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
-        self.over(cx)?;
+        self.check(cx)?;
         Pin::new(&mut self.stream).poll_write(cx, data)
     }
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -109,8 +146,8 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::TcpStream as Plain;
 
-    /// A server for two visitors of half a second each.
-    fn served() -> SocketAddr {
+    /// A server for two visitors, of this time each.
+    fn served(lasts: Duration) -> SocketAddr {
         let (told, address) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -118,7 +155,7 @@ mod tests {
                 let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
                 told.send(listener.local_addr().unwrap()).unwrap();
                 let router = Router::new().route("/", get(async || "here\n"));
-                axum::serve(Door::new(listener, 2, Duration::from_millis(500)), router).await
+                axum::serve(Door::new(listener, 2, lasts), router).await
             })
         });
         address.recv().unwrap()
@@ -135,7 +172,7 @@ mod tests {
         read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
     }
 
-    /// Asks for the page; `None`: the server stood still for the half second that this visitor had.
+    /// Asks for the page; `None`: this visitor lost its place.
     fn ask(address: SocketAddr) -> Option<String> {
         let mut stream = visit(address);
         stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").ok()?;
@@ -144,17 +181,44 @@ mod tests {
         (!answer.is_empty()).then_some(answer)
     }
 
+    /// Whether a connection was ended or reset.
+    fn is_ended(stream: &mut Plain) -> bool {
+        let end = stream.read(&mut [0]);
+        !matches!(end, Ok(1..)) && !times_out(end)
+    }
+
     #[test]
-    fn whoever_says_nothing_is_sent_away_and_makes_room_for_who_asks() {
-        let address = served();
-        let mut idle = [visit(address), visit(address)];
-        let answer = (0..20).find_map(|_| ask(address)).expect("an answer");
-        assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("here\n"), "{answer}");
-        for stream in &mut idle {
-            // Ended or reset.
-            let end = stream.read(&mut [0]);
-            assert!(!matches!(end, Ok(1..)) && !times_out(end), "it was sent away");
+    fn silent_connections_give_way_to_those_that_ask() {
+        // Their time is not what ends them.
+        let address = served(Duration::from_secs(600));
+        let mut idle = [visit(address), visit(address), visit(address)];
+        for _ in 0..3 {
+            let answer = ask(address).expect("an answer");
+            assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("here\n"), "{answer}");
         }
+        assert!(idle[..2].iter_mut().all(is_ended), "the oldest gave way");
+    }
+
+    #[test]
+    fn a_silent_connection_ends_with_its_time() {
+        let address = served(Duration::from_millis(500));
+        assert!(is_ended(&mut visit(address)));
+    }
+
+    #[test]
+    fn a_request_that_comes_in_drops_ends_with_its_time() {
+        let address = served(Duration::from_millis(500));
+        let mut stream = visit(address);
+        let mut writer = stream.try_clone().unwrap();
+        let drip = std::thread::spawn(move || {
+            let pause = Duration::from_millis(20);
+            while writer.write_all(b"G").is_ok() {
+                std::thread::sleep(pause);
+            }
+        });
+        assert!(is_ended(&mut stream));
+        drop(stream);
+        drip.join().unwrap();
     }
 
     #[tokio::test]
