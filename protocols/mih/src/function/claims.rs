@@ -409,6 +409,11 @@ impl Mihf {
         for arrival in claim.held {
             self.take_up(now, arrival);
         }
+        // Of a function that was displaced nothing may be left but what its messages have begun: a malformed one begins
+        // nothing.
+        if let Some(peer) = self.peers.find(&who.0) {
+            self.peers.sweep(peer);
+        }
     }
 
     /// Looks after the claims whose time has come.

@@ -97,6 +97,11 @@ impl Peers {
             strangers: 0,
         }
     }
+    /// How many are known.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.by_id.len()
+    }
     pub(crate) fn find(&self, id: &MihfId) -> Option<u32> {
         self.by_id.get(id).copied()
     }

@@ -21,11 +21,14 @@ fn socket(n: u8) -> SocketAddr {
 
 impl World {
     fn new(settings: impl Fn(&mut AddressProofs)) -> Self {
+        Self::with_transactions(1 << 16, settings)
+    }
+    fn with_transactions(most: usize, settings: impl Fn(&mut AddressProofs)) -> Self {
         let mut net = Network::new(ChannelConfig { delay: DELAY, ..ChannelConfig::default() });
         let mut proofs = AddressProofs { places: BTreeMap::new(), claims: 64, claims_per_network: 4 };
         settings(&mut proofs);
         let mut config = Config::new(id(POS));
-        config.proofs = Some(proofs);
+        (config.proofs, config.max_transactions) = (Some(proofs), most);
         let server = net.add(Mihf::new(config, Seed::new(3).stream("mihf", 0)), &[SERVER.into()]);
         let own = SocketAddr::new(SERVER.into(), PORT);
         net.bind(server, SocketId::own(0), own);
@@ -261,4 +264,74 @@ fn a_proof_survives_loss_and_duplicates() {
     let (status, took) = world.ask(host, REGISTER);
     assert_eq!(status, Some(Status::Success), "{took}");
     assert!(took > 3000, "the request came again: {took}");
+}
+
+/// Gives the server a message as a host at this address would, which then answers the probes that it gets.
+fn give_and_prove(world: &mut World, name: &MihfId, from: SocketAddr, message: &Message, bits: Bits) {
+    let mut give = |message: &Message, bits: Bits, tid: crate::TransactionId| {
+        let seen = world.net.sent().len();
+        let mut octets = Vec::new();
+        message.encode(bits, tid, name, &id(POS), &mut octets).unwrap();
+        let local = SocketAddr::new(SERVER.into(), PORT);
+        let path = Path { socket: SocketId::own(0), local, remote: from };
+        world.net.give(world.server, Input::Datagram { path, data: &octets });
+        let probe = |sent: &Sent| match (sent.transmit, Message::decode(&sent.bytes)) {
+            (Transmit::Datagram { path }, Ok(Decoded { header, .. }))
+                if path.remote == from && header.id == MessageId::CAPABILITY_DISCOVER_REQUEST =>
+            {
+                Some(header.transaction)
+            }
+            _ => None,
+        };
+        world.net.sent()[seen..].iter().find_map(probe)
+    };
+    let mut probe = give(message, bits, crate::TransactionId::new(7));
+    while let Some(tid) = probe {
+        let answer = Message::new(MessageId::CAPABILITY_DISCOVER_RESPONSE, [Tlv::Status(Status::Success)]);
+        probe = give(&answer, Bits::default(), tid);
+    }
+}
+
+/// Addresses that take the place of others by a message that begins nothing: nothing is left of them.
+#[test]
+fn who_is_displaced_by_a_message_that_begins_nothing_is_forgotten() {
+    let mut world = World::new(|proofs| (proofs.claims, proofs.claims_per_network) = (1024, 16));
+    let params = vec![Tlv::LinkIdentifierList(Vec::new()), Tlv::RegisterCode(RegisterCode::Register)];
+    let register = Message::new(REGISTER, params);
+    // A request that acknowledges something is malformed.
+    let malformed = Bits { ack_rsp: true, ..Bits::default() };
+    let names: Vec<_> = (0..40).map(|n| MihfId::new(format!("name{n}")).unwrap()).collect();
+    for name in &names {
+        give_and_prove(&mut world, name, socket(1), &register, Bits::default());
+        assert!(world.net[world.server].is_registered(name));
+        world.net.run(Duration::from_secs(30));
+        give_and_prove(&mut world, name, socket(2), &register, malformed);
+        world.net.run(Duration::from_secs(5));
+    }
+    assert_eq!((world.counters().addresses_replaced, world.counters().malformed), (40, 40));
+    world.net.run(Duration::from_secs(100));
+    let server = &world.net[world.server];
+    assert_eq!((server.remembered(), server.claims.len(), server.peers.len()), (0, 0, 0));
+}
+
+/// The same by a request for which there is no room among the transactions.
+#[test]
+fn who_is_displaced_while_there_is_no_room_is_forgotten() {
+    let mut world = World::with_transactions(1, |_| {});
+    let name = MihfId::new(NAME).unwrap();
+    let old = world.host(1, TransportProtocol::Udp);
+    assert_eq!(world.ask(old, REGISTER).0, Some(Status::Success));
+    world.net.down(socket(1).ip(), true);
+    let other = MihfId::new("other").unwrap();
+    let route = Route { transport: TransportProtocol::Udp, local: None, remote: socket(7) };
+    let server = world.server;
+    world.net.command(server, Command::Peer(Peer { id: other.clone(), route, ack: true })).unwrap();
+    let params = vec![Tlv::LinkIdentifierList(Vec::new()), Tlv::RegisterCode(RegisterCode::Register)];
+    give_and_prove(&mut world, &name, socket(2), &Message::new(REGISTER, params), Bits::default());
+    // The only transaction is under way when the newcomer is admitted.
+    world.net.run(Duration::from_millis(2500));
+    world.net.command(server, Command::Send { token: 1, to: other, message: indication() }).unwrap();
+    world.net.run(Duration::from_secs(1));
+    assert_eq!((world.counters().addresses_replaced, world.counters().refused), (1, 1));
+    assert_eq!(world.net[server].peers.find(&name), None);
 }
