@@ -615,7 +615,10 @@ impl MihService {
             .collect();
         for id in gone {
             self.neighbours.remove(&id);
-            self.order(now, mih::Command::Unname(id));
+            self.order(now, mih::Command::Unname(id.clone()));
+            if !self.mihf.is_registered(&id) {
+                self.subscriptions.forget(&id);
+            }
         }
         for peer in self.config.peers.clone() {
             if self.neighbours.get(&peer.peer.id).is_none_or(|known| known.settings != peer) {
@@ -625,6 +628,12 @@ impl MihService {
         let function = Box::new(self.config.mih.clone());
         self.order(now, mih::Command::Configure(function));
         self.tell_capabilities(now);
+        for peer in self.subscriptions.peers() {
+            let address = self.mihf.heard_from(&peer);
+            if address.is_some() && !self.rights(&Asked { peer: peer.clone(), address }).has(Right::Events) {
+                self.subscriptions.forget(&peer);
+            }
+        }
     }
 
     fn leave(&mut self, now: Instant) {

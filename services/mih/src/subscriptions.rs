@@ -74,6 +74,11 @@ impl Subscriptions {
         of_link.filter(|(_, events)| events.has(event)).map(|(peer, _)| peer.clone()).collect()
     }
 
+    /// All subscribers.
+    pub(crate) fn peers(&self) -> Vec<MihfId> {
+        self.by_peer.keys().cloned().collect()
+    }
+
     /// How many there are: interfaces of subscribers.
     pub(crate) const fn len(&self) -> usize {
         self.all

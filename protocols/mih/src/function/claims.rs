@@ -396,15 +396,12 @@ impl Mihf {
             && let Some(entry) = self.peers.get(peer)
             && entry.configured.is_none()
             && let Some(before) = entry.address.filter(|before| *before != who.1.ip().to_canonical())
+            && self.peers.displace(peer)
         {
-            let registered = entry.is_registered();
-            self.peers.displace(peer);
-            if registered {
-                self.counters.addresses_replaced += 1;
-                let (peer, address) = (who.0.clone(), who.1);
-                self.net.outputs.event(Event::Deregistered { peer: peer.clone() });
-                self.net.outputs.event(Event::AddressReplaced { peer, before, address });
-            }
+            self.counters.addresses_replaced += 1;
+            let (peer, address) = (who.0.clone(), who.1);
+            self.net.outputs.event(Event::Deregistered { peer: peer.clone() });
+            self.net.outputs.event(Event::AddressReplaced { peer, before, address });
         }
         for arrival in claim.held {
             self.take_up(now, arrival);

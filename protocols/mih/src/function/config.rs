@@ -114,7 +114,7 @@ pub struct Config {
     /// Functions that are registered here and not configured as peers.
     pub max_registered: usize,
     /// For how long a registration is valid, in whole seconds; then the function is registered no more unless it has
-    /// registered again. Nobody is told of that.
+    /// registered again. The user hears of that, the function does not.
     pub registration: Duration,
     /// Over SCTP: messages of one service keep their order.
     pub ordered: bool,

@@ -22,8 +22,9 @@ impl Mihf {
             }
             MessageId::REGISTER_REQUEST => Some(self.register(now, peer, from)),
             MessageId::DEREGISTER_REQUEST => {
-                self.peers.deregister(peer);
-                self.net.outputs.event(Event::Deregistered { peer: from.clone() });
+                if self.peers.deregister(peer) {
+                    self.net.outputs.event(Event::Deregistered { peer: from.clone() });
+                }
                 Some(alloc::vec![Tlv::Status(Status::Success)])
             }
             MessageId::EVENT_SUBSCRIBE_REQUEST | MessageId::EVENT_UNSUBSCRIBE_REQUEST

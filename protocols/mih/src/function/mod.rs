@@ -131,7 +131,8 @@ pub enum Event {
         /// Who.
         peer: MihfId,
     },
-    /// Another function has ended its registration.
+    /// Another function is registered no more: it has ended its registration, its time is over, another address has taken
+    /// its place, or the user has named it at another address. What the user keeps of it is to end with that.
     Deregistered {
         /// Who.
         peer: MihfId,
@@ -389,7 +390,9 @@ impl Mihf {
         while let Some(token) = self.table.outlived(now) {
             self.forget(token);
         }
-        self.peers.purge(now);
+        while let Some(peer) = self.peers.expire_registration(now) {
+            self.net.outputs.event(Event::Deregistered { peer });
+        }
     }
 
     /// Room for one more transaction, if need be by forgetting one that has ended.
@@ -507,7 +510,12 @@ impl Machine for Mihf {
     }
 
     fn poll_timeout(&mut self) -> Option<Instant> {
-        earliest([self.table.next(), self.reassembly.poll_timeout(), self.claims.next()])
+        earliest([
+            self.table.next(),
+            self.reassembly.poll_timeout(),
+            self.claims.next(),
+            self.peers.next_expiry(),
+        ])
     }
 }
 

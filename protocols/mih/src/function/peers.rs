@@ -141,18 +141,17 @@ impl Peers {
         self.by_id.insert(id.clone(), peer);
         peer
     }
-    /// The user names a function, or changes its route.
-    pub(crate) fn configure(&mut self, peer: u32, settings: &Peer) {
-        let Some(entry) = self.get_mut(peer) else { return };
+    /// The user names a function, or changes its route. True where that ends its registration: it was registered from
+    /// another address, unnamed.
+    pub(crate) fn configure(&mut self, peer: u32, settings: &Peer) -> bool {
+        let Some(entry) = self.get_mut(peer) else { return false };
         let stranger = entry.configured.is_none() && entry.registered.is_some();
         let address = settings.route.remote.ip().to_canonical();
         entry.configured = Some((settings.route, settings.ack));
         entry.changes += 1;
         let other = entry.address.replace(address).is_some_and(|before| before != address);
         self.strangers -= usize::from(stranger);
-        if other && stranger {
-            self.deregister(peer);
-        }
+        other && stranger && self.deregister(peer)
     }
     /// The user names a function no more.
     pub(crate) fn unconfigure(&mut self, peer: u32) {
@@ -181,30 +180,36 @@ impl Peers {
         self.registrations.insert((until, peer));
         true
     }
-    /// Ends a function's registration.
-    pub(crate) fn deregister(&mut self, peer: u32) {
-        let Some(entry) = self.get_mut(peer) else { return };
+    /// Ends a function's registration; false where there was none.
+    pub(crate) fn deregister(&mut self, peer: u32) -> bool {
+        let Some(entry) = self.get_mut(peer) else { return false };
         let stranger = entry.configured.is_none();
-        let Some(until) = entry.registered.take() else { return };
+        let Some(until) = entry.registered.take() else { return false };
         self.strangers -= usize::from(stranger);
         self.registrations.remove(&(until, peer));
+        true
     }
-    /// Ends what is known of a function at its address. The answers to a registered one go there no more.
-    pub(crate) fn displace(&mut self, peer: u32) {
+    /// Ends what is known of a function at its address. The answers to a registered one go there no more. True where it
+    /// was registered. The entry stays for the function's next message: [`Self::sweep`] it after that.
+    pub(crate) fn displace(&mut self, peer: u32) -> bool {
         if let Some(entry) = self.get_mut(peer) {
             (entry.address, entry.confirmed, entry.way) = (None, None, None);
             entry.changes += u32::from(entry.registered.is_some());
         }
-        self.deregister(peer);
+        self.deregister(peer)
     }
-    /// Ends the registrations whose time is over, and forgets whom nothing else refers to.
-    pub(crate) fn purge(&mut self, now: Instant) {
-        while let Some(&(until, peer)) = self.registrations.first()
-            && until <= now
-        {
-            self.deregister(peer);
-            self.sweep(peer);
-        }
+    /// When the next registration ends.
+    pub(crate) fn next_expiry(&self) -> Option<Instant> {
+        self.registrations.first().map(|(until, _)| *until)
+    }
+    /// Ends a registration whose time is over and names its function, which is forgotten unless something else refers
+    /// to it.
+    pub(crate) fn expire_registration(&mut self, now: Instant) -> Option<MihfId> {
+        let &(_, peer) = self.registrations.first().filter(|(until, _)| *until <= now)?;
+        let id = self.get(peer)?.id.clone();
+        self.deregister(peer);
+        self.sweep(peer);
+        Some(id)
     }
     /// One more transaction or connection refers to it.
     pub(crate) fn hold(&mut self, peer: u32) {
@@ -235,6 +240,9 @@ mod tests {
 
     fn peers() -> Peers {
         Peers::new(HashState::with_seed(1))
+    }
+    fn expire(peers: &mut Peers, nanos: u64) -> usize {
+        core::iter::from_fn(|| peers.expire_registration(Instant::from_nanos(nanos))).count()
     }
 
     #[test]
@@ -285,7 +293,7 @@ mod tests {
         let at = Instant::from_nanos;
         assert!(peers.register(a, at(10), 1));
         assert!(peers.register(a, at(20), 1), "again, and for longer");
-        peers.purge(at(19));
+        assert_eq!((expire(&mut peers, 19), peers.next_expiry()), (0, Some(at(20))));
         assert!(!peers.register(b, at(30), 1));
         let remote = core::net::SocketAddr::from(([10, 0, 0, 1], super::super::PORT));
         let route = Route { transport: usher_core::TransportProtocol::Udp, local: None, remote };
@@ -293,10 +301,10 @@ mod tests {
         peers.configure(a, &Peer { id: id.clone(), route, ack: false });
         assert!(peers.register(b, at(30), 1));
         assert!(!peers.register(c, at(30), 1));
-        peers.purge(at(20));
+        assert_eq!(expire(&mut peers, 20), 1);
         assert!(!peers.register(c, at(30), 1));
         assert_eq!(peers.find(&id), Some(a), "it is named");
-        peers.purge(at(30));
+        assert_eq!(expire(&mut peers, 30), 1);
         assert_eq!(peers.find(&MihfId::new("b").unwrap()), None);
         assert!(peers.register(c, at(40), 1));
         peers.unconfigure(a);

@@ -17,7 +17,9 @@ impl Mihf {
         self.net.address(peer.route.local);
         let rng = &mut self.rng;
         let number = self.peers.intern(&peer.id, || rng.next_u64());
-        self.peers.configure(number, peer);
+        if self.peers.configure(number, peer) {
+            self.net.outputs.event(Event::Deregistered { peer: peer.id.clone() });
+        }
         self.net.reroute(number, &peer.route, &mut self.counters);
     }
 

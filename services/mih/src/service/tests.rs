@@ -521,3 +521,136 @@ fn a_subscriber_that_has_moved_subscribes_anew() {
     net.run(Duration::from_secs(10));
     assert_eq!(indications(&mut net, new), ["MIH_Link_Down"]);
 }
+
+/// A function from which datagrams come one at a time, and which answers each probe that its address gets.
+struct Talker<'a> {
+    service: &'a mut MihService,
+    transaction: u16,
+}
+
+impl Talker<'_> {
+    fn drain(&mut self) -> Vec<(SocketAddr, mih::Decoded)> {
+        let (mut sent, mut buf) = (Vec::new(), Vec::new());
+        while let Some(output) = self.service.poll_output(&mut buf) {
+            if let usher_core::Output::Transmit(usher_core::Transmit::Datagram { path }) = output {
+                sent.push((path.remote, Message::decode(&buf).unwrap()));
+            }
+            buf.clear();
+        }
+        sent
+    }
+    fn hear(
+        &mut self,
+        now: Instant,
+        (name, from): (&str, &str),
+        message: &Message,
+    ) -> Vec<(SocketAddr, mih::Decoded)> {
+        self.transaction += 1;
+        let (name, remote) = (MihfId::new(name).unwrap(), SocketAddr::new(ip(from), PORT));
+        let mut next = Some((message.clone(), mih::TransactionId::new(self.transaction)));
+        let mut sent = Vec::new();
+        while let Some((message, tid)) = next.take() {
+            let mut octets = Vec::new();
+            message
+                .encode(mih::Bits::default(), tid, &name, &MihfId::new("pos").unwrap(), &mut octets)
+                .unwrap();
+            let path = usher_core::Path {
+                socket: SocketId::own(0),
+                local: SocketAddr::new(ip(SERVER), PORT),
+                remote,
+            };
+            self.service.handle(now, Input::Datagram { path, data: &octets });
+            sent = self.drain();
+            let probe = sent
+                .iter()
+                .find(|(to, sent)| *to == remote && sent.header.id == MessageId::CAPABILITY_DISCOVER_REQUEST);
+            next = probe.map(|(_, sent)| {
+                let params = [Tlv::Status(Status::Success)];
+                (Message::new(MessageId::CAPABILITY_DISCOVER_RESPONSE, params), sent.header.transaction)
+            });
+        }
+        sent
+    }
+    /// The status of the answer to a request.
+    fn ask(&mut self, now: Instant, who: (&str, &str), message: &Message) -> Option<Status> {
+        let answer = message.id.response();
+        let sent = self.hear(now, who, message);
+        sent.iter().find(|(_, sent)| sent.header.id == answer).and_then(|(_, sent)| sent.message.status())
+    }
+    /// To whom it says that a link is down, which is up again then.
+    fn told(&mut self, now: Instant) -> Vec<String> {
+        self.service.command(now, Command::Link(down("eth0"))).unwrap();
+        let sent = self.drain();
+        self.service.command(now, Command::Link(up("eth0"))).unwrap();
+        self.drain();
+        let told = sent.iter().filter(|(_, sent)| sent.header.id == MessageId::LINK_DOWN_INDICATION);
+        told.map(|(to, _)| to.ip().to_string()).collect()
+    }
+}
+
+fn register() -> Message {
+    let params = [Tlv::LinkIdentifierList(Vec::new()), Tlv::RegisterCode(mih::RegisterCode::Register)];
+    Message::new(MessageId::REGISTER_REQUEST, params)
+}
+
+fn subscribe_to(link: LinkId) -> Message {
+    let link = Tlv::LinkIdentifier(LinkTupleId { link, poa: None });
+    Message::new(MessageId::EVENT_SUBSCRIBE_REQUEST, [link, Tlv::EventList(EventList::LINK_DOWN)])
+}
+
+/// A subscription ends with the registration of whoever made it, so that nobody inherits it with the identifier.
+#[test]
+fn a_subscription_ends_with_the_registration() {
+    let all = format!("{}[[allow]]\nprefix = \"192.0.2.9/32\"\nmay = [{ALL}]\n", file("pos", "", ETH0));
+    let mut service = service(&all, 1);
+    let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
+    service.command(at(1), Command::Link(up("eth0"))).unwrap();
+    let subscribe = subscribe_to(service.link("eth0").unwrap());
+    let mut talker = Talker { service: &mut service, transaction: 0 };
+    let (honest, stranger) = (("asker", ASKER), ("asker", "192.0.2.66"));
+    assert_eq!(talker.ask(at(1), ("other", stranger.1), &register()), Some(Status::Success));
+    assert_eq!(talker.ask(at(1), ("other", stranger.1), &subscribe), Some(Status::AuthorizationFailure));
+    assert_eq!(talker.ask(at(1), honest, &register()), Some(Status::Success));
+    assert_eq!(talker.ask(at(1), honest, &subscribe), Some(Status::Success));
+    assert_eq!(talker.told(at(2)), [ASKER]);
+    assert_eq!(talker.service.subscriptions(), 1);
+    // It goes without a word.
+    for minute in 1..61 {
+        talker.service.handle(at(60 * minute), Input::Timeout);
+    }
+    talker.service.handle(at(3601), Input::Timeout);
+    assert_eq!(talker.service.subscriptions(), 0, "what nobody wants to hear takes nobody's place");
+    assert_eq!(talker.ask(at(3602), stranger, &register()), Some(Status::Success));
+    assert_eq!(talker.told(at(3603)), [] as [&str; 0]);
+    // By itself it ends, too, where nothing has happened in between.
+    assert_eq!(talker.ask(at(3604), ("late", ASKER), &register()), Some(Status::Success));
+    assert_eq!(talker.ask(at(3604), ("late", ASKER), &subscribe), Some(Status::Success));
+    assert_eq!(talker.ask(at(7300), ("late", stranger.1), &register()), Some(Status::Success));
+    assert_eq!(talker.told(at(7300)), [] as [&str; 0]);
+    assert_eq!(talker.service.subscriptions(), 0);
+}
+
+/// The same where the configuration names a subscriber no more, or takes away the right to hear of events.
+#[test]
+fn a_subscription_ends_with_what_the_configuration_granted() {
+    let peer = "[[peer]]\nid = \"asker\"\naddress = \"192.0.2.9\"\n";
+    let now = Instant::ZERO + Duration::from_secs(1);
+    for (registers, text, left) in [
+        (false, file("pos", ALL, &format!("{ETH0}{peer}")), 1),
+        (false, file("pos", ALL, ETH0), 0),
+        (true, file("pos", ALL, ETH0), 1),
+        (true, file("pos", "\"parameters\"", ETH0), 0),
+    ] {
+        let mut service = service(&file("pos", ALL, &format!("{ETH0}{peer}")), 1);
+        service.command(now, Command::Link(up("eth0"))).unwrap();
+        let subscribe = subscribe_to(service.link("eth0").unwrap());
+        let mut talker = Talker { service: &mut service, transaction: 0 };
+        if registers {
+            assert_eq!(talker.ask(now, ("asker", ASKER), &register()), Some(Status::Success));
+        }
+        assert_eq!(talker.ask(now, ("asker", ASKER), &subscribe), Some(Status::Success));
+        let config = loaded(&text).config(MihfId::new("pos").unwrap());
+        service.command(now, Command::Configure(Box::new(config))).unwrap();
+        assert_eq!(service.subscriptions(), left, "{registers} {text}");
+    }
+}

@@ -335,3 +335,19 @@ fn who_is_displaced_while_there_is_no_room_is_forgotten() {
     assert_eq!((world.counters().addresses_replaced, world.counters().refused), (1, 1));
     assert_eq!(world.net[server].peers.find(&name), None);
 }
+
+/// A function whose registration is of another address than its user names has none any more.
+#[test]
+fn who_is_named_at_another_address_is_registered_no_more() {
+    let mut world = World::new(|_| {});
+    let host = world.host(1, TransportProtocol::Udp);
+    assert_eq!(world.ask(host, REGISTER).0, Some(Status::Success));
+    let (id, server) = (MihfId::new(NAME).unwrap(), world.server);
+    let route = Route { transport: TransportProtocol::Udp, local: None, remote: socket(7) };
+    for ended in [1, 0] {
+        world.net.command(server, Command::Peer(Peer { id: id.clone(), route, ack: true })).unwrap();
+        let said = world.net.take(server);
+        assert!(said.iter().all(|(_, event)| *event == Event::Deregistered { peer: id.clone() }));
+        assert_eq!((said.len(), world.net[server].is_registered(&id)), (ended, false));
+    }
+}

@@ -61,6 +61,31 @@ fn a_function_registers_and_ends_that() {
     assert!(pair.events.contains(&(1020, POS, Event::Deregistered { peer: id(STATION) })));
 }
 
+/// Whoever keeps something of a registered function is told when its registration ends, however it ends, and not otherwise.
+#[test]
+fn the_end_of_a_registration_is_told() {
+    let mut pair = Pair::new(TransportProtocol::Udp, true, |c| c.registration = Duration::from_secs(60));
+    let ended = |pair: &Pair| {
+        let ended = |(at, side, event): &(u64, usize, Event)| match event {
+            Event::Deregistered { peer } => Some((*at, *side, peer.to_string())),
+            _ => None,
+        };
+        pair.events.iter().filter_map(ended).collect::<Vec<_>>()
+    };
+    pair.send(STATION, 1, Message::new(MessageId::DEREGISTER_REQUEST, []));
+    pair.run(at(1000));
+    assert_eq!(ended(&pair), [], "it was not registered");
+    let params = [Tlv::LinkIdentifierList(vec![]), Tlv::RegisterCode(RegisterCode::Register)];
+    let register = Message::new(MessageId::REGISTER_REQUEST, params);
+    pair.send(STATION, 2, register);
+    pair.run(at(90_000));
+    assert_eq!(
+        ended(&pair),
+        [(61_020, POS, "mn@example".to_string())],
+        "its time was over, and nothing came"
+    );
+}
+
 /// A message from a function that nobody has named.
 fn stranger(name: &str, transaction: u16, ack_req: bool, message: &Message) -> Vec<u8> {
     let bits = crate::Bits { ack_req, ..crate::Bits::default() };
