@@ -48,7 +48,8 @@ impl AddressProofs {
 
 /// The probes that an address answers in turn.
 const ROUNDS: u8 = 2;
-/// Wrong answers that a claim may have.
+/// Wrong answers that a claim may have, in all rounds together: whoever guesses has both identifiers right once in
+/// 2^24 / 28 claims.
 const MISSES: u8 = 8;
 /// How long a claim is remembered: the newcomer's patience, and how long a refused one is not looked at again.
 const CLAIM: Duration = Duration::from_secs(15);
@@ -296,19 +297,21 @@ impl Mihf {
                 self.acknowledge_aside(arrival);
                 return true;
             }
-            let right = probe == tid;
-            let (before, answered, misses) =
-                if right { (Some(probe), answered + 1, misses) } else { (None, 0, misses + 1) };
-            claim.stage = ClaimStage::Reach { probe: fresh, before, answered, misses };
-            if right {
-                self.acknowledge_aside(arrival);
+            if probe != tid {
+                // Whoever forges the newcomer's address guesses: the probe stays, or a single guess would spend it.
+                let misses = misses + 1;
+                claim.stage = ClaimStage::Reach { probe, before, answered, misses };
+                if misses >= MISSES {
+                    self.refuse_claim(now, &who);
+                }
+                return true;
             }
+            let (before, answered) = (Some(probe), answered + 1);
+            claim.stage = ClaimStage::Reach { probe: fresh, before, answered, misses };
+            self.acknowledge_aside(arrival);
             if answered >= ROUNDS {
                 self.reached(now, &who);
-            } else if misses >= MISSES {
-                self.refuse_claim(now, &who);
-            } else if right {
-                // Who guesses learns nothing by it: then the next probe waits for the next message.
+            } else {
                 self.probe(&who);
             }
             return true;

@@ -351,3 +351,36 @@ fn who_is_named_at_another_address_is_registered_no_more() {
         assert_eq!((said.len(), world.net[server].is_registered(&id)), (ended, false));
     }
 }
+
+/// Answers that somebody forges from a newcomer's address, and that guess at its probes, do not undo its own.
+#[test]
+fn a_few_forged_answers_do_not_spend_a_proof() {
+    for forged in [3, 40] {
+        let mut world = World::new(|_| {});
+        let host = world.host(1, TransportProtocol::Udp);
+        let name = MihfId::new(NAME).unwrap();
+        let params = vec![Tlv::LinkIdentifierList(Vec::new()), Tlv::RegisterCode(RegisterCode::Register)];
+        let message = Message::new(REGISTER, params);
+        world.net.command(host, Command::Send { token: 1, to: id(POS), message }).unwrap();
+        let mut guess = 0;
+        let mut give = |world: &mut World, forged: u16| {
+            for _ in 0..forged {
+                let mut octets = Vec::new();
+                guess += 1;
+                let (params, tid) = ([Tlv::Status(Status::Success)], crate::TransactionId::new(guess));
+                Message::new(MessageId::CAPABILITY_DISCOVER_RESPONSE, params)
+                    .encode(Bits::default(), tid, &name, &id(POS), &mut octets)
+                    .unwrap();
+                let local = SocketAddr::new(SERVER.into(), PORT);
+                let path = Path { socket: SocketId::own(0), local, remote: socket(1) };
+                world.net.give(world.server, Input::Datagram { path, data: &octets });
+            }
+        };
+        world.net.run(Duration::from_millis(30));
+        give(&mut world, forged);
+        world.net.run(Duration::from_millis(40));
+        give(&mut world, forged);
+        world.net.run(Duration::from_secs(1));
+        assert_eq!(world.net[world.server].is_registered(&name), forged == 3, "{forged} at once");
+    }
+}
