@@ -8,7 +8,7 @@ use crate::link::{Interface, Known, LinkReport};
 use crate::neighbour::{Neighbour, PeerSettings, Told};
 use crate::subscriptions::Subscriptions;
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
@@ -32,7 +32,7 @@ pub struct Limits {
     pub subscriptions: usize,
     /// Of one subscriber.
     pub subscriptions_per_peer: usize,
-    /// Requests that wait for the kernel, of all together.
+    /// Requests that wait for the kernel, and link actions that wait for their time, of all together.
     pub requests: usize,
     /// Of one function.
     pub requests_per_peer: usize,
@@ -219,7 +219,7 @@ usher_core::counters! {
         refused,
         /// Subscriptions refused because there are too many.
         subscriptions_full,
-        /// Requests refused because too many wait for the kernel.
+        /// Requests refused because too many wait for the kernel, or too many link actions for their time.
         requests_full,
         /// Answers of the kernel for requests that are over.
         late,
@@ -252,6 +252,15 @@ struct Pending {
     what: Waits,
 }
 
+/// An interface that is to be switched on or off later.
+#[derive(Debug)]
+struct DelayedAction {
+    /// Who asked for it.
+    peer: MihfId,
+    interface: String,
+    on: bool,
+}
+
 #[derive(Debug)]
 enum Waits {
     /// For measurements of these links.
@@ -282,9 +291,9 @@ pub struct MihService {
     unacknowledged: BTreeMap<MihfId, usize>,
     pending: BTreeMap<u64, Pending>,
     /// Jobs under way: of which request, and which of its parts.
-    jobs: BTreeMap<u64, (u64, usize)>,
-    /// Interfaces to be switched on or off later.
-    later: BTreeSet<(Instant, u64, String, bool)>,
+    jobs: BTreeMap<u64, (u64, Vec<usize>)>,
+    /// By when they are due, and the tokens of their jobs.
+    delayed: BTreeMap<(Instant, u64), DelayedAction>,
     connections: BTreeMap<ConnId, IpAddr>,
     by_network: BTreeMap<IpAddr, usize>,
     counters: Counters,
@@ -305,7 +314,7 @@ impl MihService {
             unacknowledged: BTreeMap::new(),
             pending: BTreeMap::new(),
             jobs: BTreeMap::new(),
-            later: BTreeSet::new(),
+            delayed: BTreeMap::new(),
             connections: BTreeMap::new(),
             by_network: BTreeMap::new(),
             counters: Counters::default(),
@@ -648,11 +657,14 @@ impl MihService {
 
     fn timeout(&mut self, now: Instant) {
         self.mihf.handle(now, Input::Timeout);
-        while let Some((at, ..)) = self.later.first()
-            && *at <= now
-            && let Some((_, token, interface, on)) = self.later.pop_first()
+        while let Some(first) = self.delayed.first_entry()
+            && first.key().0 <= now
         {
-            self.outputs.job(usher_core::Job::new(token, Job::Switch { interface, on }));
+            let ((_, token), DelayedAction { interface, on, .. }) = first.remove_entry();
+            // Since it was asked for, the configuration may have changed.
+            if self.links.get(&interface).is_some_and(|known| known.settings.may_act) {
+                self.outputs.job(usher_core::Job::new(token, Job::Switch { interface, on }));
+            }
         }
     }
 }
@@ -709,8 +721,8 @@ impl Machine for MihService {
 
     fn poll_timeout(&mut self) -> Option<Instant> {
         let neighbours = self.neighbours.values().filter_map(|neighbour| neighbour.due).min();
-        let later = self.later.first().map(|(at, ..)| *at);
-        [self.mihf.poll_timeout(), neighbours, later].into_iter().flatten().min()
+        let delayed = self.delayed.first_key_value().map(|((at, _), _)| *at);
+        [self.mihf.poll_timeout(), neighbours, delayed].into_iter().flatten().min()
     }
 }
 

@@ -347,7 +347,7 @@ pub struct LimitsTable {
     pub subscriptions: Count,
     /// Of one subscriber.
     pub subscriptions_per_peer: Count,
-    /// Requests that wait for the kernel.
+    /// Requests that wait for the kernel, and link actions that wait for their time.
     pub requests: Count,
     /// Of one function.
     pub requests_per_peer: Count,

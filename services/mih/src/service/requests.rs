@@ -1,6 +1,6 @@
 //! What other functions ask that is not the MIH function's own affair: subscriptions, parameters, actions, candidates.
 
-use super::{Asked, Job, Limits, MihService, Pending, Waits};
+use super::{Asked, DelayedAction, Job, Limits, MihService, Pending, Waits};
 use crate::link::{Known, LinkReport, status};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -41,28 +41,35 @@ impl MihService {
         [Tlv::Status(Status::Success), Tlv::LinkIdentifier(link.clone()), Tlv::EventList(granted)].into()
     }
 
-    /// Puts a request among those that wait for the kernel; `None`: too many do, and it is refused.
-    fn wait(&mut self, now: Instant, pending: Pending) -> Option<u64> {
+    /// Whether so many more requests and delayed actions of a function may wait.
+    fn has_room(&mut self, now: Instant, peer: &MihfId, more: usize) -> bool {
         let life = self.config.mih.transaction.unwrap_or(Duration::MAX);
         self.pending.retain(|_, p| now.since(p.since) < life);
         let pending_ids = &self.pending;
         self.jobs.retain(|_, (request, _)| pending_ids.contains_key(request));
-        let of_peer = self.pending.values().filter(|p| p.asked.peer == pending.asked.peer).count();
+        let requests = self.pending.values().filter(|pending| pending.asked.peer == *peer);
+        let actions = self.delayed.values().filter(|action| action.peer == *peer);
+        let of_peer = requests.count() + actions.count();
+        let all = self.pending.len() + self.delayed.len();
         let Limits { requests, requests_per_peer, .. } = self.config.limits;
-        if self.pending.len() >= requests || of_peer >= requests_per_peer {
-            self.counters.requests_full += 1;
-            let Pending { asked, transaction, request, .. } = pending;
-            self.refuse(now, asked, transaction, request, Status::UnspecifiedFailure);
-            return None;
-        }
-        self.token += 1;
-        self.pending.insert(self.token, pending);
-        Some(self.token)
+        all.saturating_add(more) <= requests && of_peer.saturating_add(more) <= requests_per_peer
     }
 
-    fn job(&mut self, request: u64, part: usize, what: Job) {
+    fn refuse_full(&mut self, now: Instant, asked: Asked, transaction: Incoming, request: MessageId) {
+        self.counters.requests_full += 1;
+        self.refuse(now, asked, transaction, request, Status::UnspecifiedFailure);
+    }
+
+    /// Puts a request among those that wait for the kernel, where there is room.
+    fn enqueue(&mut self, pending: Pending) -> u64 {
         self.token += 1;
-        self.jobs.insert(self.token, (request, part));
+        self.pending.insert(self.token, pending);
+        self.token
+    }
+
+    fn job(&mut self, request: u64, parts: Vec<usize>, what: Job) {
+        self.token += 1;
+        self.jobs.insert(self.token, (request, parts));
         self.outputs.job(usher_core::Job::new(self.token, what));
     }
 
@@ -84,11 +91,13 @@ impl MihService {
         if found.is_empty() {
             return self.refuse(now, asked, transaction, request, Status::Rejected);
         }
+        if !self.has_room(now, &asked.peer, 1) {
+            return self.refuse_full(now, asked, transaction, request);
+        }
         let interfaces = found.iter().map(|(_, name)| name.clone()).collect();
         let what = Waits::Measure(found, wanted.clone());
-        if let Some(of) = self.wait(now, Pending { asked, transaction, request, since: now, what }) {
-            self.job(of, 0, Job::Measure { interfaces });
-        }
+        let of = self.enqueue(Pending { asked, transaction, request, since: now, what });
+        self.job(of, Vec::new(), Job::Measure { interfaces });
     }
 
     pub(super) fn measured(&mut self, now: Instant, token: u64, reports: Vec<LinkReport>) {
@@ -124,57 +133,71 @@ impl MihService {
         }
     }
 
-    /// Acts on links. What is to be done later is answered at once, and foreseen by whoever subscribed to that.
+    /// Acts on links. What is to be done later is answered at once, and foreseen by whoever subscribed to that. Each of
+    /// such actions waits as a request does; all that are to be done now wait as one, with two jobs for an interface at most.
     pub(super) fn actions(&mut self, now: Instant, asked: Asked, transaction: Incoming, message: &Message) {
         let request = message.id;
         let Some(Tlv::LinkActions(actions)) = message.get(kind::LINK_ACTION_LIST) else {
             return self.refuse(now, asked, transaction, request, Status::UnspecifiedFailure);
         };
         let mut results = Vec::new();
-        let mut jobs = Vec::new();
+        let mut delayed: Vec<(Duration, String, bool)> = Vec::new();
+        let mut jobs: Vec<((String, bool), Vec<usize>)> = Vec::new();
         for action in actions {
             let verdict = self.verdict(action);
             let name = self.interface(&action.link).map(|(name, _)| name.clone());
             let on = action.action == LinkActionType::PowerUp;
             let result = match (verdict, name) {
                 (None, Some(name)) if action.delay > 0 => {
-                    let delay = Duration::from_millis(action.delay.into());
-                    self.token += 1;
-                    self.later.insert((now + delay, self.token, name.clone(), on));
-                    if !on {
-                        self.foresee(now, &name, LinkGoingDownReason::ExplicitDisconnect, delay);
-                    }
+                    delayed.push((Duration::from_millis(action.delay.into()), name, on));
                     Some(LinkActionResult::Success)
                 }
                 (None, Some(name)) => {
-                    jobs.push((results.len(), name, on));
+                    let switch = (name, on);
+                    match jobs.iter_mut().find(|(known, _)| *known == switch) {
+                        Some((_, parts)) => parts.push(results.len()),
+                        None => jobs.push((switch, [results.len()].into())),
+                    }
                     None
                 }
                 (verdict, _) => verdict.or(Some(LinkActionResult::Failure)),
             };
             results.push((action.link.clone(), result));
         }
+        let more = delayed.len() + usize::from(!jobs.is_empty());
+        if more > 0 && !self.has_room(now, &asked.peer, more) {
+            return self.refuse_full(now, asked, transaction, request);
+        }
+        for (delay, interface, on) in delayed {
+            if !on {
+                self.foresee(now, &interface, LinkGoingDownReason::ExplicitDisconnect, delay);
+            }
+            self.token += 1;
+            let action = DelayedAction { peer: asked.peer.clone(), interface, on };
+            self.delayed.insert((now + delay, self.token), action);
+        }
         if jobs.is_empty() {
             return self.acted_all(now, asked, transaction, request, results);
         }
         let what = Waits::Act(results);
-        if let Some(of) = self.wait(now, Pending { asked, transaction, request, since: now, what }) {
-            for (part, interface, on) in jobs {
-                self.job(of, part, Job::Switch { interface, on });
-            }
+        let of = self.enqueue(Pending { asked, transaction, request, since: now, what });
+        for ((interface, on), parts) in jobs {
+            self.job(of, parts, Job::Switch { interface, on });
         }
     }
 
     pub(super) fn acted(&mut self, now: Instant, token: u64, done: bool) {
         // What was done later than it was answered has nobody to tell.
-        let Some((request, part)) = self.jobs.remove(&token) else { return };
+        let Some((request, parts)) = self.jobs.remove(&token) else { return };
         let Some(pending) = self.pending.get_mut(&request) else {
             self.counters.late += 1;
             return;
         };
         let Waits::Act(results) = &mut pending.what else { return };
-        if let Some((_, result)) = results.get_mut(part) {
-            *result = Some(if done { LinkActionResult::Success } else { LinkActionResult::Failure });
+        for part in parts {
+            if let Some((_, result)) = results.get_mut(part) {
+                *result = Some(if done { LinkActionResult::Success } else { LinkActionResult::Failure });
+            }
         }
         if results.iter().any(|(_, result)| result.is_none()) {
             return;

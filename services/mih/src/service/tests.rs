@@ -654,3 +654,88 @@ fn a_subscription_ends_with_what_the_configuration_granted() {
         assert_eq!(service.subscriptions(), left, "{registers} {text}");
     }
 }
+
+fn act(service: &MihService, actions: &[(LinkActionType, u16)]) -> Message {
+    let link = service.link("eth0").unwrap();
+    let action = |(action, delay): &(LinkActionType, u16)| LinkAction {
+        link: link.clone(),
+        poa: None,
+        action: *action,
+        attributes: LinkActionAttributes::NONE,
+        delay: *delay,
+    };
+    Message::new(MessageId::LINK_ACTIONS_REQUEST, [Tlv::LinkActions(actions.iter().map(action).collect())])
+}
+
+/// The jobs that a service wants done by now.
+fn jobs(service: &mut MihService) -> Vec<(u64, Job)> {
+    let (mut jobs, mut buf) = (Vec::new(), Vec::new());
+    while let Some(output) = service.poll_output(&mut buf) {
+        if let usher_core::Output::Job(job) = output {
+            jobs.push((job.token, job.what));
+        }
+    }
+    jobs
+}
+
+/// A link action that waits for its time has the place of a request.
+#[test]
+fn delayed_actions_are_within_the_limits() {
+    let limits = "[limits]\nrequests = 3\nrequests_per_peer = 2\n";
+    let mut service = service(&file("pos", ALL, &format!("{ETH0}{limits}")), 1);
+    let at = |ms| Instant::ZERO + Duration::from_millis(ms);
+    service.command(at(0), Command::Link(up("eth0"))).unwrap();
+    let (down, up) = (LinkActionType::PowerDown, LinkActionType::PowerUp);
+    let one = act(&service, &[(down, 1000)]);
+    let both = act(&service, &[(down, 1000), (up, 2000)]);
+    let three = act(&service, &[(down, 1000), (up, 2000), (down, 3000)]);
+    let now = act(&service, &[(down, 0)]);
+    let mixed = act(&service, &[(down, 0), (up, 2000), (up, 3000)]);
+    let transaction = hear_one(&mut service, &one)[0];
+    let ask = |service: &mut MihService, ms, peer: &str, message: &Message| {
+        let asked = Asked { peer: MihfId::new(peer).unwrap(), address: Some(SocketAddr::new(ip(ASKER), 1)) };
+        let full = service.counters.requests_full;
+        service.request(at(ms), asked, transaction, message);
+        assert!(service.delayed.len() + service.pending.len() <= 3);
+        service.counters.requests_full == full
+    };
+    assert!(!ask(&mut service, 0, "x", &three), "all of a request or nothing");
+    assert!(!ask(&mut service, 0, "x", &mixed));
+    assert_eq!((service.delayed.len(), service.pending.len()), (0, 0));
+    assert!(ask(&mut service, 0, "x", &both));
+    assert!(!ask(&mut service, 0, "x", &one) && !ask(&mut service, 0, "x", &now));
+    assert!(ask(&mut service, 0, "y", &one));
+    assert!(!ask(&mut service, 0, "y", &now), "of all together there are three");
+    assert_eq!(jobs(&mut service), []);
+    service.handle(at(1000), Input::Timeout);
+    let switch = |on| Job::Switch { interface: "eth0".into(), on };
+    let due: Vec<Job> = jobs(&mut service).into_iter().map(|(_, job)| job).collect();
+    assert_eq!(due, [switch(false), switch(false)]);
+    assert!(ask(&mut service, 1000, "y", &now), "there is room again");
+    jobs(&mut service);
+    // What may not be done any more when its time comes is not done.
+    let text = file("pos", ALL, &ETH0.replace("true", "false"));
+    let config = loaded(&text).config(MihfId::new("pos").unwrap());
+    service.command(at(1500), Command::Configure(Box::new(config))).unwrap();
+    service.handle(at(2000), Input::Timeout);
+    assert_eq!((jobs(&mut service), service.delayed.len()), (Vec::new(), 0));
+}
+
+/// However many actions a request has, an interface is switched once each way, and all of them are answered.
+#[test]
+fn actions_of_one_request_on_one_interface_are_done_once() {
+    let mut service = service(&file("pos", ALL, ETH0), 1);
+    service.command(Instant::ZERO, Command::Link(up("eth0"))).unwrap();
+    let (down, up) = ((LinkActionType::PowerDown, 0), (LinkActionType::PowerUp, 0));
+    let message = act(&service, &[down, up].repeat(500));
+    let transaction = hear_one(&mut service, &message)[0];
+    let asked = Asked { peer: MihfId::new("x").unwrap(), address: Some(SocketAddr::new(ip(ASKER), 1)) };
+    service.request(Instant::ZERO, asked, transaction, &message);
+    let wanted = jobs(&mut service);
+    assert_eq!(wanted.len(), 2);
+    for (n, (token, _)) in wanted.into_iter().enumerate() {
+        assert_eq!(service.counters.answered, 0);
+        service.command(Instant::ZERO, Command::Acted { token, done: n == 0 }).unwrap();
+    }
+    assert_eq!((service.counters.answered, service.counters.late, service.pending.len()), (1, 0, 0));
+}
