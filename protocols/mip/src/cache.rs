@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 use usher_core::address::is_within;
 use usher_core::{Duration, Instant, SecureRng};
+use usher_crypto::hmac;
 
 /// Where a home address is to be reached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,74 +25,157 @@ pub struct Binding {
 /// Nothing of a Binding Update says that its sender receives at the care-of address. An update that moves a flow is therefore
 /// answered first by [`Status::SEQUENCE_OUT_OF_WINDOW`] with a number drawn at random, and taken when it comes again from the
 /// same address with the number after that one. Whoever does as §11.7.3 says has it come again at once.
+///
+/// The number is a keyed digest of the two addresses, the time and what was taken before: nothing is kept of it that others'
+/// updates could displace. Others can send wrong numbers from a station's address; a few of them do not spend its number.
 #[derive(Clone, Debug)]
 pub struct CareOfProof {
     /// Where a station may go: networks with their lengths; none: anywhere.
     pub networks: Vec<(IpAddr, u8)>,
-    /// Where the numbers come from.
+    /// Where the key of the numbers comes from.
     pub rng: SecureRng,
 }
 
-/// A number that an address has yet to repeat.
+/// What an address has sent lately without the right number.
 #[derive(Clone, Copy, Debug)]
-struct CareOfChallenge {
+struct ProofAttempt {
     home: IpAddr,
     source: IpAddr,
-    /// The number of the update that it answered.
+    /// The sequence number of the update that was answered.
     asked: u16,
-    number: u16,
     at: Instant,
-    /// A wrong number came.
-    spent: bool,
+    /// Other wrong numbers since.
+    misses: u8,
 }
 
-impl CareOfChallenge {
-    fn is_met(&self, now: Instant, sequence: u16) -> bool {
-        !self.spent && now.since(self.at) < CHALLENGE && sequence == self.number.wrapping_add(1)
+impl ProofAttempt {
+    fn is_recent(&self, now: Instant) -> bool {
+        now.since(self.at) < GUESS
     }
 }
 
-/// So many addresses may have to repeat a number at a time; the oldest gives way.
-const CHALLENGES: usize = 256;
-/// How long a number is good for.
+/// So many addresses have their wrong numbers counted at a time. The oldest gives way, which spends nobody's number.
+const ATTEMPTS: usize = 256;
+/// How long a number is good for, at least; at most for twice that.
 const CHALLENGE: Duration = Duration::from_secs(10);
-/// How soon a number is followed by another: an address has one guess, at 15 bits or more, in this time.
+/// How soon an address is told its number again.
 const GUESS: Duration = Duration::from_secs(1);
+/// Wrong numbers that an address may send in that time before the right one is not taken either: it guesses, at 15 bits or
+/// more.
+const MISSES: u8 = 8;
+
+/// What draws numbers that addresses have to repeat, and counts wrong ones.
+#[derive(Clone, Debug)]
+struct AddressProver {
+    networks: Vec<(IpAddr, u8)>,
+    key: [u8; 32],
+    attempts: VecDeque<ProofAttempt>,
+}
+
+/// What an update proves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum ProofOutcome {
+    Proven,
+    /// Nothing yet: it is answered with this number.
+    Challenge(u16),
+    /// Nothing, and it is not answered.
+    Silence,
+}
+
+impl AddressProver {
+    /// The number for an address in one stretch of time.
+    fn number(&self, (home, source): (IpAddr, IpAddr), served: &ServedHome, stretch: u64) -> u16 {
+        let octets = |address| inner(address).octets();
+        let (taken, stretch) = (served.taken.to_be_bytes(), stretch.to_be_bytes());
+        let digest = hmac::sha256(&self.key, &[&octets(home), &octets(source), &taken, &stretch]);
+        let drawn = u16::from_be_bytes([digest[0], digest[1]]);
+        match served.binding {
+            // Above the last one that was taken, or the station could not go on from it.
+            Some(last) => last.sequence.wrapping_add(0x100 + drawn % 0x7e00),
+            None => drawn,
+        }
+    }
+
+    fn judge(
+        &mut self,
+        now: Instant,
+        ends: (IpAddr, IpAddr),
+        served: &ServedHome,
+        sequence: u16,
+    ) -> ProofOutcome {
+        let stretch = now.as_nanos() / CHALLENGE.as_nanos();
+        let number = self.number(ends, served, stretch);
+        let earlier = stretch.checked_sub(1).map(|stretch| self.number(ends, served, stretch));
+        let right = [Some(number), earlier].contains(&Some(sequence.wrapping_sub(1)));
+        let place = self.attempts.iter().position(|attempt| (attempt.home, attempt.source) == ends);
+        match place.and_then(|place| self.attempts.get_mut(place)).filter(|attempt| attempt.is_recent(now)) {
+            Some(attempt) if right && attempt.misses >= MISSES => return ProofOutcome::Silence,
+            Some(attempt) if !right => {
+                attempt.misses = attempt.misses.saturating_add((sequence != attempt.asked).into());
+                return ProofOutcome::Silence;
+            }
+            _ => {}
+        }
+        place.map(|place| self.attempts.remove(place));
+        if right {
+            return ProofOutcome::Proven;
+        }
+        if self.attempts.len() >= ATTEMPTS {
+            self.attempts.pop_front();
+        }
+        let (home, source) = ends;
+        self.attempts.push_back(ProofAttempt { home, source, asked: sequence, at: now, misses: 0 });
+        ProofOutcome::Challenge(number)
+    }
+}
+
+/// A home address that is served.
+#[derive(Clone, Copy, Debug, Default)]
+struct ServedHome {
+    /// The last binding, which may be over.
+    binding: Option<Binding>,
+    /// Updates that were taken: a number is good for one.
+    taken: u64,
+}
 
 /// The bindings of the home addresses that this node serves: no more than these are ever kept.
 #[derive(Clone, Debug)]
 pub struct BindingCache {
     longest: Duration,
-    served: BTreeMap<IpAddr, Option<Binding>>,
-    proof: Option<CareOfProof>,
-    challenges: VecDeque<CareOfChallenge>,
+    served: BTreeMap<IpAddr, ServedHome>,
+    prover: Option<AddressProver>,
 }
 
 impl BindingCache {
     /// A cache for these home addresses that grants a lifetime of `longest` at most.
     #[must_use]
     pub fn new(homes: &[IpAddr], longest: Duration) -> Self {
-        let served = homes.iter().map(|home| (home.to_canonical(), None)).collect();
-        Self { longest, served, proof: None, challenges: VecDeque::new() }
+        let served = homes.iter().map(|home| (home.to_canonical(), ServedHome::default())).collect();
+        Self { longest, served, prover: None }
     }
     /// The same cache, where an update that moves a flow proves its address.
     #[must_use]
     pub fn with_proof(self, proof: Option<CareOfProof>) -> Self {
-        Self { proof, ..self }
+        let prover = proof.map(|CareOfProof { networks, mut rng }| AddressProver {
+            networks,
+            key: rng.array(),
+            attempts: VecDeque::new(),
+        });
+        Self { prover, ..self }
     }
 
     /// Where a home address is to be reached now: at its care-of address, or at itself.
     #[must_use]
     pub fn locate(&self, now: Instant, home: IpAddr) -> IpAddr {
-        match self.served.get(&home.to_canonical()) {
-            Some(Some(binding)) if binding.until > now => binding.care_of,
+        match self.served.get(&home.to_canonical()).and_then(|served| served.binding) {
+            Some(binding) if binding.until > now => binding.care_of,
             _ => home,
         }
     }
 
     /// Takes an update that came from the address `source` (§9.5.1, §10.3.1), and says what to acknowledge. The
     /// acknowledgement is to be sent where the update asks for it ([`BindingUpdate::acknowledge`]) or is refused. `None`: the
-    /// address has had its guess at a number, and is not answered.
+    /// address has sent wrong numbers, and is not answered.
     ///
     /// An update for the home address itself, or with a lifetime of zero, removes the binding. Where there is none, or
     /// none any more, any sequence number is taken.
@@ -107,10 +191,10 @@ impl BindingCache {
             let options = Vec::new();
             Some(BindingAcknowledgement { status, key_management: false, sequence, lifetime, options })
         };
-        let Some(entry) = self.served.get_mut(&home) else {
+        let Some(served) = self.served.get_mut(&home) else {
             return answer(Status::NOT_HOME_AGENT, update.sequence, Lifetime(0));
         };
-        let live = entry.filter(|binding| binding.until > now);
+        let live = served.binding.filter(|binding| binding.until > now);
         let stale = |b: &Binding| (update.sequence.wrapping_sub(b.sequence) as i16) <= 0;
         if let Some(last) = live.filter(stale) {
             return answer(Status::SEQUENCE_OUT_OF_WINDOW, last.sequence, Lifetime(0));
@@ -124,42 +208,24 @@ impl BindingCache {
         let granted = if care_of == home { Lifetime(0) } else { granted };
         let (before, after) =
             (live.map_or(home, |live| live.care_of), if granted == Lifetime(0) { home } else { care_of });
-        if let Some(proof) = self.proof.as_mut().filter(|_| before != after) {
-            let allowed = proof.networks.is_empty()
+        if let Some(prover) = self.prover.as_mut().filter(|_| before != after) {
+            let allowed = prover.networks.is_empty()
                 || after == home
-                || proof.networks.iter().any(|network| is_within(after, *network));
+                || prover.networks.iter().any(|network| is_within(after, *network));
             if !allowed || alternate.is_some_and(|alternate| outer(alternate) != outer(inner(source))) {
                 return answer(Status::PROHIBITED, update.sequence, Lifetime(0));
             }
-            let number = match live {
-                // Above the last one that was taken, or the station could not go on from it.
-                Some(live) => live.sequence.wrapping_add(0x100 + (proof.rng.next_u32() % 0x7e00) as u16),
-                None => proof.rng.next_u32() as u16,
-            };
-            let fresh =
-                CareOfChallenge { home, source, asked: update.sequence, number, at: now, spent: false };
-            let place = self.challenges.iter().position(|c| (c.home, c.source) == (home, source));
-            match place.and_then(|place| self.challenges.get_mut(place)) {
-                Some(known) if known.is_met(now, update.sequence) => {}
-                Some(known) if now.since(known.at) < GUESS => {
-                    known.spent |= update.sequence != known.asked;
-                    return None;
-                }
-                Some(known) => {
-                    *known = fresh;
+            match prover.judge(now, (home, source), served, update.sequence) {
+                ProofOutcome::Proven => {}
+                ProofOutcome::Challenge(number) => {
                     return answer(Status::SEQUENCE_OUT_OF_WINDOW, number, Lifetime(0));
                 }
-                None => {
-                    if self.challenges.len() >= CHALLENGES {
-                        self.challenges.pop_front();
-                    }
-                    self.challenges.push_back(fresh);
-                    return answer(Status::SEQUENCE_OUT_OF_WINDOW, number, Lifetime(0));
-                }
+                ProofOutcome::Silence => return None,
             }
-            place.map(|place| self.challenges.remove(place));
         }
-        *entry = Some(Binding { care_of, sequence: update.sequence, until: now + granted.duration() });
+        let until = now + granted.duration();
+        let binding = Some(Binding { care_of, sequence: update.sequence, until });
+        *served = ServedHome { binding, taken: served.taken + 1 };
         answer(Status::ACCEPTED, update.sequence, granted)
     }
 }
@@ -296,12 +362,92 @@ mod tests {
         let answers = (0..=u16::MAX)
             .filter(|n| cache.update(secs(0), address(1), address(2), &update(*n, 9)).is_some())
             .count();
-        assert_eq!(answers, 1, "one number in a second, which the second update spends");
+        assert_eq!(answers, 1, "one number in a second, which so many updates spend");
         assert_eq!(cache.locate(secs(0), address(1)), address(1));
         for n in 0..9999_u32 {
             let from = IpAddr::from(n.to_be_bytes());
             let _ = cache.update(secs(1), address(1), from, &update(1, 9));
         }
-        assert_eq!(cache.challenges.len(), CHALLENGES);
+        assert_eq!(cache.prover.unwrap().attempts.len(), ATTEMPTS);
+    }
+
+    /// Whoever forges a station's new address does not keep it from moving.
+    #[test]
+    fn wrong_numbers_from_a_stations_address_do_not_spend_its_number() {
+        let proof = CareOfProof { networks: Vec::new(), rng: SecureRng::from_seed([3; 32]) };
+        let mut cache = cache().with_proof(Some(proof));
+        let mut give = |ms, sequence| {
+            let now = Instant::ZERO + Duration::from_millis(ms);
+            let ack = cache.update(now, address(1), address(2), &update(sequence, 9));
+            ack.map(|ack| (ack.status, ack.sequence))
+        };
+        let Some((Status::SEQUENCE_OUT_OF_WINDOW, n)) = give(0, 7) else { panic!() };
+        for forged in 0..7 {
+            assert_eq!(give(10 * (forged + 1), n.wrapping_sub(forged as u16)), None);
+        }
+        let right = n.wrapping_add(1);
+        assert_eq!(give(80, right), Some((Status::ACCEPTED, right)));
+        // More of them do, for as long as it takes until the address is told a number again.
+        assert!(matches!(give(90, right.wrapping_add(1)), Some((Status::ACCEPTED, _))), "a refreshment");
+        let mut give = |ms, from, update: &BindingUpdate| {
+            let now = Instant::ZERO + Duration::from_millis(ms);
+            let ack = cache.update(now, address(1), address(from), update);
+            ack.map(|ack| (ack.status, ack.sequence))
+        };
+        let next = right.wrapping_add(2);
+        let Some((Status::SEQUENCE_OUT_OF_WINDOW, n)) = give(100, 3, &update(next, 9)) else { panic!() };
+        for forged in 0..8 {
+            assert_eq!(give(101, 3, &update(n.wrapping_sub(forged), 9)), None);
+        }
+        assert_eq!(give(102, 3, &update(n.wrapping_add(1), 9)), None);
+        let Some((Status::SEQUENCE_OUT_OF_WINDOW, n)) = give(1100, 3, &update(next, 9)) else { panic!() };
+        assert!(matches!(give(1101, 3, &update(n.wrapping_add(1), 9)), Some((Status::ACCEPTED, _))));
+    }
+
+    /// However many addresses somebody forges between a number and its repetition.
+    #[test]
+    fn other_addresses_do_not_displace_a_number() {
+        for home in [address(1), IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, 1])] {
+            let proof = CareOfProof { networks: Vec::new(), rng: SecureRng::from_seed([3; 32]) };
+            let mut cache = BindingCache::new(&[home], Duration::from_secs(40)).with_proof(Some(proof));
+            let ack = cache.update(secs(0), home, address(2), &update(7, 9)).unwrap();
+            for n in 0..1000_u32 {
+                let from = IpAddr::from((0xc000_0000 + n).to_be_bytes());
+                assert!(cache.update(secs(0), home, from, &update(1, 9)).is_some());
+            }
+            let next = ack.sequence.wrapping_add(1);
+            let ack = cache.update(secs(0), home, address(2), &update(next, 9)).unwrap();
+            assert_eq!((ack.status, cache.locate(secs(0), home)), (Status::ACCEPTED, address(2)));
+        }
+    }
+
+    /// A number is good for its address, for 10 s at least and 20 s at most, and once.
+    #[test]
+    fn a_number_is_good_for_one_update_and_some_seconds() {
+        let proof = CareOfProof { networks: Vec::new(), rng: SecureRng::from_seed([3; 32]) };
+        let mut cache = cache().with_proof(Some(proof));
+        let give = |cache: &mut BindingCache, at, sequence, lifetime| {
+            let ack = cache.update(secs(at), address(1), address(2), &update(sequence, lifetime));
+            ack.map(|ack| (ack.status, ack.sequence))
+        };
+        let number = |cache: &mut BindingCache, at| match give(cache, at, 7, 9) {
+            Some((Status::SEQUENCE_OUT_OF_WINDOW, number)) => number,
+            other => panic!("{other:?}"),
+        };
+        let first = number(&mut cache, 9).wrapping_add(1);
+        assert_ne!(give(&mut cache, 20, first, 9), Some((Status::ACCEPTED, first)), "too late");
+        let next = number(&mut cache, 29).wrapping_add(1);
+        assert_eq!(give(&mut cache, 39, next, 9), Some((Status::ACCEPTED, next)));
+        // It ends the binding, by a number of its own; what it had sent before comes again.
+        let Some((Status::SEQUENCE_OUT_OF_WINDOW, end)) = give(&mut cache, 39, next.wrapping_add(1), 0)
+        else {
+            panic!()
+        };
+        let end = end.wrapping_add(1);
+        assert_eq!(give(&mut cache, 39, end, 0), Some((Status::ACCEPTED, end)));
+        for old in [next, end] {
+            assert_ne!(give(&mut cache, 39, old, 9), Some((Status::ACCEPTED, old)), "a copy");
+        }
+        assert_eq!(cache.locate(secs(39), address(1)), address(1));
     }
 }
