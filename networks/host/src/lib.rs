@@ -16,6 +16,7 @@ pub mod folder;
 pub mod ident;
 pub mod ike;
 pub mod jobs;
+mod line_budget;
 pub mod log;
 pub mod metrics;
 pub mod mih;

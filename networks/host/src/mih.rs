@@ -2,6 +2,7 @@
 
 pub mod node;
 
+use crate::line_budget::LineBudget;
 use crate::netlink::{self, Change};
 use crate::setup::texts;
 use crate::{HelperPool, Hosted, ServeError, Signals, Source, Teller, Told, listen, log, serve as host};
@@ -13,7 +14,7 @@ use std::time::{Duration as StdDuration, Instant as StdInstant};
 use usher_config::disk::{Disk, LoadError, text};
 use usher_core::{Instant, Job, ListenerId, Machine, NoJob, Rng, Seed, TransportProtocol};
 use usher_live::{Clock, Driver, Mailbox, Role, Settings, SocketOptions, Sockets, bind_udp, numbered};
-use usher_mih::MihfId;
+use usher_mih::{Message, MihfId};
 use usher_mih_service::client::{self, Client};
 use usher_mih_service::config::{self, DEFAULT_PATH, File, Loaded};
 use usher_mih_service::{
@@ -148,7 +149,10 @@ pub fn serve(path: Option<PathBuf>, listen_on: &[SocketAddr]) -> Result<(), MihE
         frames: None,
         clock: Clock::start(),
         helpers: HelperPool::new(HELPERS, do_job),
-        said: Box::new(say),
+        said: {
+            let mut log = EventLog::default();
+            Box::new(move |event| log.write(StdInstant::now(), event))
+        },
         over: Box::new(|_| false),
         counted: |service| {
             let (own, function) = service.counters();
@@ -298,43 +302,89 @@ fn from(asked: &Asked) -> String {
     asked.address.map_or_else(String::new, |address| address.to_string())
 }
 
-/// The log.
-fn say(event: Event) {
-    match event {
-        Event::Registered(asked) => {
-            tracing::info!(peer = %asked.peer, from = from(&asked), "registered");
+/// What the log has of a message, at most.
+const MESSAGE_SHOWN: usize = 500;
+
+/// A message as the log has it: one can be 64 KiB long.
+fn shown(message: &Message) -> String {
+    let mut text = message.to_string();
+    if text.len() > MESSAGE_SHOWN {
+        text.truncate(text.floor_char_boundary(MESSAGE_SHOWN));
+        text.push_str("...");
+    }
+    text
+}
+
+/// The log. Others cause lines without end: there are some of functions of the configuration, whose addresses can be forged, and
+/// some of all others.
+#[derive(Default)]
+struct EventLog {
+    peers: LineBudget,
+    strangers: LineBudget,
+}
+
+impl EventLog {
+    fn allows(&mut self, now: StdInstant, asked: &Asked) -> bool {
+        match asked.is_configured {
+            true => self.peers.allows(now, "functions of [[peer]]"),
+            false => self.strangers.allows(now, "functions of no [[peer]]"),
         }
-        Event::Deregistered(peer) => tracing::info!(%peer, "registered no more"),
-        Event::Answered { asked, request, status } => {
-            tracing::info!(peer = %asked.peer, from = from(&asked), %request, %status, "asked");
+    }
+
+    fn write(&mut self, now: StdInstant, event: Event) {
+        let about = match &event {
+            Event::Registered(asked) | Event::Deregistered(asked) => Some(asked),
+            Event::Answered { asked, .. } | Event::AddressReplaced { asked, .. } => Some(asked),
+            Event::Indication { from, .. } => Some(from).filter(|from| from.is_configured),
+            _ => None,
+        };
+        if about.is_some_and(|asked| !self.allows(now, asked)) {
+            return;
         }
-        Event::Link { interface, change, told } => match change {
-            LinkChange::Up => tracing::info!(interface, told, "link up"),
-            LinkChange::Down(reason) => tracing::info!(interface, told, %reason, "link down"),
-            LinkChange::GoingDown(reason, within) => {
-                tracing::info!(interface, told, %reason, within_ms = within.as_millis(), "link going down");
+        match event {
+            Event::Registered(asked) => {
+                tracing::info!(peer = %asked.peer, from = from(&asked), "registered");
             }
-        },
-        Event::Indication { peer, message } => tracing::info!(%peer, %message, "told"),
-        Event::Peer { peer, change } => match change {
-            PeerChange::Registered(seconds) => tracing::info!(%peer, seconds, "this function is registered"),
-            PeerChange::Subscribed(link, events) => {
-                tracing::debug!(%peer, %link, events = events.0, "subscribed");
+            Event::Deregistered(asked) => tracing::info!(peer = %asked.peer, "registered no more"),
+            Event::Answered { asked, request, status } => {
+                tracing::info!(peer = %asked.peer, from = from(&asked), %request, %status, "asked");
             }
-            PeerChange::Refused(request, status) => {
-                let status = status.map_or_else(String::new, |status| status.to_string());
-                tracing::warn!(%peer, %request, status, "refused");
+            Event::Link { interface, change, told } => match change {
+                LinkChange::Up => tracing::info!(interface, told, "link up"),
+                LinkChange::Down(reason) => tracing::info!(interface, told, %reason, "link down"),
+                LinkChange::GoingDown(reason, within) => {
+                    tracing::info!(interface, told, %reason, within_ms = within.as_millis(), "link going down");
+                }
+            },
+            Event::Indication { from, message } if from.is_configured => {
+                tracing::info!(peer = %from.peer, message = shown(&message), "told");
             }
-            PeerChange::Lost(why) => tracing::warn!(%peer, %why, "does not answer"),
-        },
-        Event::ClaimRefused(asked) => {
-            tracing::warn!(peer = %asked.peer, from = from(&asked), "refused: this peer is at another address");
+            // Nobody asked for it; how many there were is told each minute.
+            Event::Indication { from: asked, message } => {
+                tracing::debug!(peer = %asked.peer, from = from(&asked), message = shown(&message), "told");
+            }
+            Event::Peer { peer, change } => match change {
+                PeerChange::Registered(seconds) => {
+                    tracing::info!(%peer, seconds, "this function is registered");
+                }
+                PeerChange::Subscribed(link, events) => {
+                    tracing::debug!(%peer, %link, events = events.0, "subscribed");
+                }
+                PeerChange::Refused(request, status) => {
+                    let status = status.map_or_else(String::new, |status| status.to_string());
+                    tracing::warn!(%peer, %request, status, "refused");
+                }
+                PeerChange::Lost(why) => tracing::warn!(%peer, %why, "does not answer"),
+            },
+            Event::ClaimRefused(asked) => {
+                tracing::warn!(peer = %asked.peer, from = from(&asked), "refused: this peer is at another address");
+            }
+            Event::AddressReplaced { asked, before } => {
+                tracing::info!(peer = %asked.peer, from = from(&asked), %before, "has another address");
+            }
+            // Anybody can cause these without end; how many there were is told each minute.
+            Event::Refused(from) => tracing::debug!(%from, "not heard: of no network that is allowed"),
         }
-        Event::AddressReplaced { asked, before } => {
-            tracing::info!(peer = %asked.peer, from = from(&asked), %before, "has another address");
-        }
-        // Anybody can cause these without end; how many there were is told each minute.
-        Event::Refused(from) => tracing::debug!(%from, "not heard: of no network that is allowed"),
     }
 }
 
@@ -433,6 +483,61 @@ mod tests {
         let told = notices(&first, &read("[listen]\nudp = []\n[limits]\ntransactions = 9\n"));
         let keys: Vec<_> = told.iter().map(|notice| notice.split(' ').next().unwrap()).collect();
         assert_eq!(keys, ["id", "listen", "limits.transactions"]);
+    }
+
+    /// What a log has of these events, which all come at once.
+    fn written(log: &mut EventLog, events: impl IntoIterator<Item = Event>) -> String {
+        #[derive(Clone, Default)]
+        struct Lines(Arc<Mutex<Vec<u8>>>);
+        impl io::Write for Lines {
+            fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
+                self.0.lock().unwrap().extend_from_slice(octets);
+                Ok(octets.len())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::INFO)
+            .with_ansi(false)
+            .with_writer(move || writer.clone())
+            .finish();
+        let now = StdInstant::now();
+        tracing::subscriber::with_default(subscriber, || {
+            events.into_iter().for_each(|event| log.write(now, event));
+        });
+        let octets = lines.0.lock().unwrap();
+        String::from_utf8(octets.clone()).unwrap()
+    }
+
+    /// What others send makes some lines, whoever they say that they are; those of a peer stay among strangers' noise.
+    #[test]
+    fn others_do_not_fill_the_log() {
+        let asked = |name: &str, is_configured| {
+            let address = Some("192.0.2.66:4551".parse().unwrap());
+            Asked { peer: MihfId::new(name).unwrap(), address, is_configured }
+        };
+        let link = usher_mih::LinkId::mac(usher_mih::LinkType::Ethernet, [2, 0, 0, 0, 0, 1]);
+        let long = usher_mih::Tlv::LinkIdentifierList(vec![link; 3000]);
+        let message = Message::new(usher_mih::MessageId::LINK_UP_INDICATION, [long]);
+        let told = |from: Asked| Event::Indication { from, message: message.clone() };
+        let mut log = EventLog::default();
+        let strangers = (0..20_000).map(|n| told(asked(&format!("x{n}"), false)));
+        assert_eq!(written(&mut log, strangers), "", "nobody asked them");
+        let (request, status) =
+            (usher_mih::MessageId::LINK_ACTIONS_REQUEST, usher_mih::Status::AuthorizationFailure);
+        let strangers = (0..20_000).flat_map(|n| {
+            let asked = asked(&format!("x{n}"), false);
+            let answered = Event::Answered { asked: asked.clone(), request, status };
+            [Event::Registered(asked.clone()), answered, Event::Deregistered(asked)]
+        });
+        assert_eq!(written(&mut log, strangers).lines().count(), 60);
+        let peer = written(&mut log, (0..1000).map(|_| told(asked("mn", true))));
+        assert_eq!(peer.lines().count(), 60);
+        assert!(peer.contains("told peer=mn") && peer.lines().all(|line| line.len() < 700), "{peer}");
     }
 
     #[test]

@@ -150,6 +150,8 @@ pub struct Asked {
     pub peer: MihfId,
     /// From where.
     pub address: Option<SocketAddr>,
+    /// It is a peer of the configuration. Of others there may be any number, who are not to fill a log.
+    pub is_configured: bool,
 }
 
 /// What a service says.
@@ -157,8 +159,8 @@ pub struct Asked {
 pub enum Event {
     /// Another function registered.
     Registered(Asked),
-    /// It ended its registration.
-    Deregistered(MihfId),
+    /// It is registered no more: it ended that, or its time is over.
+    Deregistered(Asked),
     /// A request was answered.
     Answered {
         /// Whose.
@@ -177,10 +179,10 @@ pub enum Event {
         /// How many subscribers are told.
         told: usize,
     },
-    /// A peer told something.
+    /// Another function told something. Nothing comes of it here: it takes no right, and is for whoever reads.
     Indication {
         /// Which.
-        peer: MihfId,
+        from: Asked,
         /// What.
         message: Message,
     },
@@ -237,7 +239,7 @@ usher_core::counters! {
         indications_lost,
         /// Subscribers forgotten because there is no way to them any more.
         subscribers_lost,
-        /// Indications that came from peers.
+        /// Indications that came from other functions.
         heard,
     }
 }
@@ -387,6 +389,11 @@ impl MihService {
             || self.config.mih.proofs.as_ref().is_some_and(|proofs| proofs.is_place(address))
     }
 
+    fn asked(&self, peer: MihfId, address: Option<SocketAddr>) -> Asked {
+        let is_configured = self.neighbours.contains_key(&peer);
+        Asked { peer, address, is_configured }
+    }
+
     fn rights(&self, asked: &Asked) -> Rights {
         let address = asked.address.map(|address| address.ip());
         address.and_then(|address| self.config.access.of(address)).unwrap_or_default()
@@ -466,25 +473,32 @@ impl MihService {
             mih::Event::Done { token, result } => self.done(now, token, result),
             mih::Event::Indication { from, message } => {
                 self.counters.heard += 1;
-                self.outputs.event(Event::Indication { peer: from, message });
+                let address = self.mihf.heard_from(&from);
+                let from = self.asked(from, address);
+                self.outputs.event(Event::Indication { from, message });
             }
             mih::Event::Request { from, transaction, message } => {
                 let address = self.mihf.heard_from(&from);
-                self.request(now, Asked { peer: from, address }, transaction, &message);
+                let asked = self.asked(from, address);
+                self.request(now, asked, transaction, &message);
             }
             mih::Event::Registered { peer } => {
                 let address = self.mihf.heard_from(&peer);
-                self.outputs.event(Event::Registered(Asked { peer, address }));
+                let asked = self.asked(peer, address);
+                self.outputs.event(Event::Registered(asked));
             }
             mih::Event::Deregistered { peer } => {
                 self.subscriptions.forget(&peer);
-                self.outputs.event(Event::Deregistered(peer));
+                let address = self.mihf.heard_from(&peer);
+                let asked = self.asked(peer, address);
+                self.outputs.event(Event::Deregistered(asked));
             }
             mih::Event::ClaimRefused { peer, address } => {
-                self.outputs.event(Event::ClaimRefused(Asked { peer, address: Some(address) }));
+                let asked = self.asked(peer, Some(address));
+                self.outputs.event(Event::ClaimRefused(asked));
             }
             mih::Event::AddressReplaced { peer, before, address } => {
-                let asked = Asked { peer, address: Some(address) };
+                let asked = self.asked(peer, Some(address));
                 self.outputs.event(Event::AddressReplaced { asked, before });
             }
             // Those are asked of this user and not answered by the function.
@@ -639,7 +653,7 @@ impl MihService {
         self.tell_capabilities(now);
         for peer in self.subscriptions.peers() {
             let address = self.mihf.heard_from(&peer);
-            if address.is_some() && !self.rights(&Asked { peer: peer.clone(), address }).has(Right::Events) {
+            if address.is_some() && !self.rights(&self.asked(peer.clone(), address)).has(Right::Events) {
                 self.subscriptions.forget(&peer);
             }
         }

@@ -2,6 +2,7 @@
 //! Their controllers are `usher-mobility`'s, the same as in a study.
 
 use super::{MihError, identifier, load, rng, sockets, watch};
+use crate::line_budget::LineBudget;
 use crate::netlink::{self, Change};
 use crate::{HelperPool, Hosted, ServeError, Source, Teller, listen, log, serve as host};
 use std::net::{IpAddr, SocketAddr};
@@ -199,6 +200,7 @@ fn connect(table: &HandoverTable, known: &Mutex<Known>) -> bool {
 fn say(orders: Sender<(Interface, LinkCommand)>) -> impl FnMut(station::Event) + Send {
     let mut last: Option<(u32, StdInstant)> = None;
     let mut by = None;
+    let mut arrivals = LineBudget::default();
     move |event| match event {
         station::Event::Registered => tracing::info!("registered with the serving point of service"),
         station::Event::LinkCommand { interface, command } => {
@@ -219,7 +221,8 @@ fn say(orders: Sender<(Interface, LinkCommand)>) -> impl FnMut(station::Event) +
         station::Event::HandoverCancelled => tracing::info!("handover cancelled: the serving link is back"),
         station::Event::Received { sequence, interface } => {
             let now = StdInstant::now();
-            if by.replace(interface).is_none_or(|before| before != interface) {
+            let moved = by.replace(interface).is_none_or(|before| before != interface);
+            if moved && arrivals.allows(now, "the flow") {
                 let (lost, gap) = last.map_or((0, StdDuration::ZERO), |(before, at)| {
                     (sequence.saturating_sub(before).saturating_sub(1), now.saturating_duration_since(at))
                 });
@@ -247,6 +250,7 @@ pub(super) fn point(loaded: &Loaded, id: MihfId) -> Result<(), MihError> {
     tracing::info!(%id, "this point of service");
     let clock = Clock::start();
     let mut machine = PointOfService::new(config, rng());
+    let mut registrations = LineBudget::default();
     // It has not been told before.
     let _ = machine.command(clock.now(), pos::Command::Start);
     Ok(host(Hosted {
@@ -256,8 +260,12 @@ pub(super) fn point(loaded: &Loaded, id: MihfId) -> Result<(), MihError> {
         frames: None,
         clock,
         helpers: HelperPool::new(1, no_job),
-        said: Box::new(|event| match event {
-            pos::Event::Registered { station } => tracing::info!(%station, "registered"),
+        said: Box::new(move |event| match event {
+            pos::Event::Registered { station } => {
+                if registrations.allows(StdInstant::now(), "registrations") {
+                    tracing::info!(%station, "registered");
+                }
+            }
             pos::Event::HandoverBegan { station } => tracing::info!(%station, "handover began"),
             pos::Event::Step { station, step, took } => {
                 tracing::info!(%station, %step, took_ms = milliseconds(took), "handover step");
@@ -301,6 +309,7 @@ pub fn flow(
     tracing::info!(%station, "a flow");
     let clock = Clock::start();
     let mut machine = Correspondent::new(config);
+    let mut redirections = LineBudget::default();
     let begun = machine.command(clock.now(), correspondent::Command::Start);
     begun.map_err(|error| ServeError::System {
         what: "the flow",
@@ -313,8 +322,10 @@ pub fn flow(
         frames: None,
         clock,
         helpers: HelperPool::new(1, no_job),
-        said: Box::new(|event| {
-            if let correspondent::Event::Redirected { to } = event {
+        said: Box::new(move |event| {
+            if let correspondent::Event::Redirected { to } = event
+                && redirections.allows(StdInstant::now(), "redirections")
+            {
                 tracing::info!(%to, "the flow is redirected");
             }
         }),

@@ -239,7 +239,7 @@ fn an_action_is_refused_where_the_interface_allows_none_and_done_later_when_it_i
         attributes: LinkActionAttributes::NONE,
         delay: 2000,
     };
-    let asked = Asked { peer: MihfId::new("x").unwrap(), address: None };
+    let asked = Asked { peer: MihfId::new("x").unwrap(), address: None, is_configured: false };
     // The transaction is one that has been forgotten: what is done does not hang on its answer.
     let message = Message::new(MessageId::LINK_ACTIONS_REQUEST, [Tlv::LinkActions(vec![action])]);
     let mut heard = hear_one(&mut service, &message);
@@ -373,7 +373,7 @@ fn nobody_exceeds_the_limits() {
     };
     let params = [Tlv::LinkIdentifierList(vec![link]), Tlv::StatusRequest(wanted)];
     let message = Message::new(MessageId::LINK_GET_PARAMETERS_REQUEST, params);
-    let asked = || Asked { peer: MihfId::new("x").unwrap(), address: Some(remote(9)) };
+    let asked = || Asked { peer: MihfId::new("x").unwrap(), address: Some(remote(9)), is_configured: false };
     let transaction = hear_one(&mut service, &message)[0];
     service.request(Instant::ZERO, asked(), transaction, &message);
     service.request(Instant::ZERO, asked(), transaction, &message);
@@ -442,7 +442,7 @@ fn candidates_are_links_that_are_up_and_not_where_the_host_is() {
 #[test]
 fn an_answer_whose_request_is_forgotten_is_counted() {
     let mut service = service(&file("pos", ALL, ETH0), 1);
-    let asked = || Asked { peer: MihfId::new("x").unwrap(), address: None };
+    let asked = || Asked { peer: MihfId::new("x").unwrap(), address: None, is_configured: false };
     service.command(Instant::ZERO, Command::Link(up("eth0"))).unwrap();
     let list = LinkPoaList { link: service.link("eth0").unwrap(), poas: Vec::new() };
     let params = [Tlv::LinkPoaLists(vec![list]), Tlv::QueryResourceReport(false)];
@@ -526,14 +526,25 @@ fn a_subscriber_that_has_moved_subscribes_anew() {
 struct Talker<'a> {
     service: &'a mut MihService,
     transaction: u16,
+    events: Vec<Event>,
+}
+
+impl<'a> Talker<'a> {
+    fn new(service: &'a mut MihService) -> Self {
+        Self { service, transaction: 0, events: Vec::new() }
+    }
 }
 
 impl Talker<'_> {
     fn drain(&mut self) -> Vec<(SocketAddr, mih::Decoded)> {
         let (mut sent, mut buf) = (Vec::new(), Vec::new());
         while let Some(output) = self.service.poll_output(&mut buf) {
-            if let usher_core::Output::Transmit(usher_core::Transmit::Datagram { path }) = output {
-                sent.push((path.remote, Message::decode(&buf).unwrap()));
+            match output {
+                usher_core::Output::Transmit(usher_core::Transmit::Datagram { path }) => {
+                    sent.push((path.remote, Message::decode(&buf).unwrap()));
+                }
+                usher_core::Output::Event(event) => self.events.push(event),
+                _ => {}
             }
             buf.clear();
         }
@@ -606,7 +617,7 @@ fn a_subscription_ends_with_the_registration() {
     let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
     service.command(at(1), Command::Link(up("eth0"))).unwrap();
     let subscribe = subscribe_to(service.link("eth0").unwrap());
-    let mut talker = Talker { service: &mut service, transaction: 0 };
+    let mut talker = Talker::new(&mut service);
     let (honest, stranger) = (("asker", ASKER), ("asker", "192.0.2.66"));
     assert_eq!(talker.ask(at(1), ("other", stranger.1), &register()), Some(Status::Success));
     assert_eq!(talker.ask(at(1), ("other", stranger.1), &subscribe), Some(Status::AuthorizationFailure));
@@ -644,7 +655,7 @@ fn a_subscription_ends_with_what_the_configuration_granted() {
         let mut service = service(&file("pos", ALL, &format!("{ETH0}{peer}")), 1);
         service.command(now, Command::Link(up("eth0"))).unwrap();
         let subscribe = subscribe_to(service.link("eth0").unwrap());
-        let mut talker = Talker { service: &mut service, transaction: 0 };
+        let mut talker = Talker::new(&mut service);
         if registers {
             assert_eq!(talker.ask(now, ("asker", ASKER), &register()), Some(Status::Success));
         }
@@ -693,7 +704,8 @@ fn delayed_actions_are_within_the_limits() {
     let mixed = act(&service, &[(down, 0), (up, 2000), (up, 3000)]);
     let transaction = hear_one(&mut service, &one)[0];
     let ask = |service: &mut MihService, ms, peer: &str, message: &Message| {
-        let asked = Asked { peer: MihfId::new(peer).unwrap(), address: Some(SocketAddr::new(ip(ASKER), 1)) };
+        let address = Some(SocketAddr::new(ip(ASKER), 1));
+        let asked = Asked { peer: MihfId::new(peer).unwrap(), address, is_configured: false };
         let full = service.counters.requests_full;
         service.request(at(ms), asked, transaction, message);
         assert!(service.delayed.len() + service.pending.len() <= 3);
@@ -729,7 +741,8 @@ fn actions_of_one_request_on_one_interface_are_done_once() {
     let (down, up) = ((LinkActionType::PowerDown, 0), (LinkActionType::PowerUp, 0));
     let message = act(&service, &[down, up].repeat(500));
     let transaction = hear_one(&mut service, &message)[0];
-    let asked = Asked { peer: MihfId::new("x").unwrap(), address: Some(SocketAddr::new(ip(ASKER), 1)) };
+    let address = Some(SocketAddr::new(ip(ASKER), 1));
+    let asked = Asked { peer: MihfId::new("x").unwrap(), address, is_configured: false };
     service.request(Instant::ZERO, asked, transaction, &message);
     let wanted = jobs(&mut service);
     assert_eq!(wanted.len(), 2);
@@ -738,4 +751,30 @@ fn actions_of_one_request_on_one_interface_are_done_once() {
         service.command(Instant::ZERO, Command::Acted { token, done: n == 0 }).unwrap();
     }
     assert_eq!((service.counters.answered, service.counters.late, service.pending.len()), (1, 0, 0));
+}
+
+/// Who reads the events can tell functions of the configuration, which are few, from all others.
+#[test]
+fn events_say_whether_their_function_is_configured() {
+    let peer = "[[peer]]\nid = \"mn\"\naddress = \"192.0.2.9\"\n";
+    let mut service = service(&file("pos", "", &format!("{ETH0}{peer}")), 1);
+    let now = Instant::ZERO + Duration::from_secs(1);
+    let link = LinkId::mac(mih::LinkType::Ethernet, MAC);
+    let up = Tlv::LinkIdentifier(LinkTupleId { link, poa: None });
+    let indication = Message::new(MessageId::LINK_UP_INDICATION, [up]);
+    let deregister = Message::new(MessageId::DEREGISTER_REQUEST, []);
+    for (name, from, is_configured) in [("mn", ASKER, true), ("other", "192.0.2.66", false)] {
+        let mut events = Vec::new();
+        let mut talker = Talker::new(&mut service);
+        for message in [&indication, &deregister, &register(), &deregister] {
+            talker.transaction += 1;
+            talker.hear(now, (name, from), message);
+            events.append(&mut talker.events);
+        }
+        let peer = MihfId::new(name).unwrap();
+        let asked = Asked { peer, address: Some(SocketAddr::new(ip(from), PORT)), is_configured };
+        let from = asked.clone();
+        let told = Event::Indication { from, message: indication.clone() };
+        assert_eq!(events, [told, Event::Registered(asked.clone()), Event::Deregistered(asked)]);
+    }
 }
