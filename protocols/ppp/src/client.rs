@@ -180,7 +180,7 @@ usher_core::counters! {
         refused,
         /// PADT of the concentrator with another Host-Uniq than ours.
         forged_padt,
-        /// Session packets that are not taken: of a wrong length, unasked for, or before their time.
+        /// Session packets that are not taken: of a wrong length, unasked for, before their time, or of which nothing follows.
         bad_packet,
         /// Echo packets with another magic number than agreed to.
         bad_magic,
@@ -445,7 +445,9 @@ impl Client {
             Ok(()) => {}
             Err(Dropped::Magic) => self.counters.bad_magic += 1,
             Err(Dropped::Data) => self.counters.data += 1,
-            Err(Dropped::Malformed | Dropped::NotAsked | Dropped::Early) => self.counters.bad_packet += 1,
+            Err(
+                Dropped::Malformed | Dropped::NotAsked | Dropped::Early | Dropped::Ignored | Dropped::Pending,
+            ) => self.counters.bad_packet += 1,
         }
         self.settle(now);
     }

@@ -92,6 +92,11 @@ usher_core::counters! {
         bad_magic,
         /// Packets of networks, which the data plane has to carry.
         data,
+        /// Control packets of which nothing follows in the state that their protocol is in, such as a Configure-Request while a session
+        /// ends.
+        ignored,
+        /// Passwords and responses that came again while the first is judged: its verdict answers them.
+        pending,
     }
 }
 
@@ -103,6 +108,8 @@ impl ConcentratorCounters {
             Dropped::Early => &mut self.early,
             Dropped::Magic => &mut self.bad_magic,
             Dropped::Data => &mut self.data,
+            Dropped::Ignored => &mut self.ignored,
+            Dropped::Pending => &mut self.pending,
         } += 1;
     }
 }

@@ -249,6 +249,10 @@ pub(crate) enum Dropped {
     Magic,
     /// It is a packet of a network, which the data plane has to carry.
     Data,
+    /// In the state of its protocol nothing follows from it (RFC 1661 §4.1).
+    Ignored,
+    /// It came again while its proof is judged.
+    Pending,
 }
 
 impl From<Discard> for Dropped {
@@ -257,6 +261,7 @@ impl From<Discard> for Dropped {
             Discard::Malformed => Self::Malformed,
             Discard::NotAsked => Self::NotAsked,
             Discard::NoLayer => Self::Early,
+            Discard::Ignored => Self::Ignored,
         }
     }
 }
@@ -548,7 +553,7 @@ impl Link {
         protocol: Protocol,
         octets: &[u8],
     ) -> Result<(), Dropped> {
-        let mut taken = false;
+        let mut taken = Err(Dropped::NotAsked);
         let expects = |of: Option<AuthenticationProtocol>| of.is_some_and(|one| one.protocol() == protocol);
         if expects(self.lcp.options.authentication())
             && let Some(one) = &mut self.authenticator
@@ -560,10 +565,12 @@ impl Link {
             && let (Some(one), Role::Peer { credentials, .. }) = (&mut self.prover, &self.role)
         {
             let mut out = Vec::new();
-            taken = one.receive(now, octets, credentials, &mut self.rng, &mut out);
+            if one.receive(now, octets, credentials, &mut self.rng, &mut out) {
+                taken = Ok(());
+            }
             self.shown(now, wall, out);
         }
-        taken.then_some(()).ok_or(Dropped::NotAsked)
+        taken
     }
 
     /// The peer does not know a protocol (RFC 1661 §5.7).
@@ -573,8 +580,12 @@ impl Link {
             return Err(Dropped::Early);
         }
         match protocol {
-            Protocol::IPCP | Protocol::IPV4 => self.ipv4(now, wall, |ipv4, cx| ipv4.refused(cx)),
-            Protocol::IPV6CP | Protocol::IPV6 => self.ipv6(now, wall, |ipv6, cx| ipv6.refused(cx)),
+            Protocol::IPCP | Protocol::IPV4 if self.ipv4.is_some() => {
+                self.ipv4(now, wall, |ipv4, cx| ipv4.refused(cx));
+            }
+            Protocol::IPV6CP | Protocol::IPV6 if self.ipv6.is_some() => {
+                self.ipv6(now, wall, |ipv6, cx| ipv6.refused(cx));
+            }
             Protocol::LCP | Protocol::PAP | Protocol::CHAP | Protocol::EAP => {
                 self.reason.get_or_insert(EndReason::Protocol);
                 self.lcp(now, wall, |lcp, cx| lcp.event(cx, Event::RejectCatastrophic));

@@ -108,6 +108,8 @@ pub(crate) enum Discard {
     NotAsked,
     /// The lower layer is down.
     NoLayer,
+    /// In its state the automaton does nothing about it.
+    Ignored,
 }
 
 /// A control protocol, its automaton's state, its counters and its timer.
@@ -167,7 +169,8 @@ impl<O: Options> Negotiation<O> {
 
     /// Gives an event that comes with no packet.
     pub(crate) fn event(&mut self, cx: &mut Context<'_>, event: Event) {
-        self.step(cx, event, Packet { code: Code(0), identifier: 0, data: &[] }, None);
+        // What the automaton ignores was no packet.
+        let _ = self.step(cx, event, Packet { code: Code(0), identifier: 0, data: &[] }, None);
     }
     /// The time has come that [`poll_timeout`](Self::poll_timeout) named.
     pub(crate) fn timeout(&mut self, cx: &mut Context<'_>) {
@@ -231,8 +234,7 @@ impl<O: Options> Negotiation<O> {
             }
             _ => Event::UnknownCode,
         };
-        self.step(cx, event, packet, None);
-        Ok(())
+        self.step(cx, event, packet, None)
     }
 
     /// The options that an answer is to, if it is to the open request.
@@ -261,8 +263,7 @@ impl<O: Options> Negotiation<O> {
         let may_nak = self.failures < cx.restart.max_failure;
         let judgement = self.options.judge(options, may_nak, cx.rng);
         let event = if judgement == Judgement::Ack { Event::RequestGood } else { Event::RequestBad };
-        self.step(cx, event, packet, Some((options, judgement)));
-        Ok(())
+        self.step(cx, event, packet, Some((options, judgement)))
     }
 
     fn step(
@@ -271,8 +272,11 @@ impl<O: Options> Negotiation<O> {
         event: Event,
         packet: Packet<'_>,
         request: Option<(&[ConfigOption<'_>], Judgement)>,
-    ) {
-        let Some(row) = OptionNegotiation::step(self.state, event) else { return };
+    ) -> Result<(), Discard> {
+        let row = OptionNegotiation::step(self.state, event).ok_or(Discard::Ignored)?;
+        if row.actions.is_empty() && row.to == row.from {
+            return Err(Discard::Ignored);
+        }
         let requests = row.actions.contains(&Action::SendRequest);
         if requests && matches!(row.from, State::Starting | State::Closed | State::Stopped | State::Opened) {
             (self.failures, self.requests) = (0, 0);
@@ -352,6 +356,7 @@ impl<O: Options> Negotiation<O> {
         if !self.state.is_timed() {
             self.timer = None;
         }
+        Ok(())
     }
 
     /// Configure-Request: a new one, or the last one again where nobody has answered it.

@@ -2,6 +2,7 @@
 
 use super::message::{ChapValue, MsChapV2Value, PapRequest, chap, pap};
 use super::{AuthenticationProtocol, Proof};
+use crate::link::Dropped;
 use crate::packet::{Code, HEADER, Packet};
 use crate::work;
 use alloc::vec::Vec;
@@ -153,8 +154,13 @@ impl Authenticator {
         }
     }
 
-    /// Takes the peer's packet; false: it is dropped.
-    pub(crate) fn receive(&mut self, now: Instant, octets: &[u8], out: &mut Vec<Outcome>) -> bool {
+    /// Takes the peer's packet, or says why it is dropped.
+    pub(crate) fn receive(
+        &mut self,
+        now: Instant,
+        octets: &[u8],
+        out: &mut Vec<Outcome>,
+    ) -> Result<(), Dropped> {
         match &self.kind {
             Kind::Pap => self.receive_pap(octets, out),
             Kind::Chap { .. } => self.receive_chap(octets, out),
@@ -162,12 +168,14 @@ impl Authenticator {
         }
     }
 
-    fn receive_pap(&mut self, octets: &[u8], out: &mut Vec<Outcome>) -> bool {
-        let Ok(packet) = Packet::parse(octets) else { return false };
+    fn receive_pap(&mut self, octets: &[u8], out: &mut Vec<Outcome>) -> Result<(), Dropped> {
+        let Ok(packet) = Packet::parse(octets) else { return Err(Dropped::NotAsked) };
         if packet.code != pap::REQUEST {
-            return false;
+            return Err(Dropped::NotAsked);
         }
-        let Ok(PapRequest { name, password }) = PapRequest::parse(packet.data) else { return false };
+        let Ok(PapRequest { name, password }) = PapRequest::parse(packet.data) else {
+            return Err(Dropped::NotAsked);
+        };
         if let Some(ended) = &self.ended {
             out.push(Outcome::Send(pap_reply(
                 packet.identifier,
@@ -175,45 +183,49 @@ impl Authenticator {
                 &ended.message,
                 self.longest,
             )));
-            return true;
+            return Ok(());
         }
         // Sent again while somebody judges the first: the answer is to the last.
-        if self.asked.replace(packet.identifier).is_none() {
-            self.due = None;
-            out.push(Outcome::Ask { name: name.into(), proof: Proof::Pap(password.into()) });
+        if self.asked.replace(packet.identifier).is_some() {
+            return Err(Dropped::Pending);
         }
-        true
+        self.due = None;
+        out.push(Outcome::Ask { name: name.into(), proof: Proof::Pap(password.into()) });
+        Ok(())
     }
 
-    fn receive_chap(&mut self, octets: &[u8], out: &mut Vec<Outcome>) -> bool {
-        let Kind::Chap { ms, identifier, challenge, .. } = self.kind else { return false };
-        let Ok(packet) = Packet::parse(octets) else { return false };
+    fn receive_chap(&mut self, octets: &[u8], out: &mut Vec<Outcome>) -> Result<(), Dropped> {
+        let Kind::Chap { ms, identifier, challenge, .. } = self.kind else { return Err(Dropped::NotAsked) };
+        let Ok(packet) = Packet::parse(octets) else { return Err(Dropped::NotAsked) };
         if packet.code != chap::RESPONSE || packet.identifier != identifier {
-            return false;
+            return Err(Dropped::NotAsked);
         }
-        let Ok(ChapValue { value, name }) = ChapValue::parse(packet.data) else { return false };
+        let Ok(ChapValue { value, name }) = ChapValue::parse(packet.data) else {
+            return Err(Dropped::NotAsked);
+        };
         if let Some(ended) = &self.ended {
             out.push(Outcome::Send(chap_reply(identifier, ended.accepted, &ended.message, self.longest)));
-            return true;
+            return Ok(());
         }
         let proof = if ms {
             let Some(MsChapV2Value { peer_challenge, response }) = MsChapV2Value::parse(value) else {
-                return false;
+                return Err(Dropped::NotAsked);
             };
             Proof::MsChapV2 { identifier, challenge, peer_challenge, response }
         } else {
-            let Ok(response) = value.try_into() else { return false };
+            let Ok(response) = value.try_into() else { return Err(Dropped::NotAsked) };
             Proof::Chap { identifier, challenge, response }
         };
-        if self.asked.replace(identifier).is_none() {
-            self.due = None;
-            out.push(Outcome::Ask { name: name.into(), proof });
+        if self.asked.replace(identifier).is_some() {
+            return Err(Dropped::Pending);
         }
-        true
+        self.due = None;
+        out.push(Outcome::Ask { name: name.into(), proof });
+        Ok(())
     }
 
-    fn receive_eap(&mut self, now: Instant, octets: &[u8], out: &mut Vec<Outcome>) -> bool {
-        let Kind::Eap { automaton, name } = &mut self.kind else { return false };
+    fn receive_eap(&mut self, now: Instant, octets: &[u8], out: &mut Vec<Outcome>) -> Result<(), Dropped> {
+        let Kind::Eap { automaton, name } = &mut self.kind else { return Err(Dropped::NotAsked) };
         let taken = automaton.handle(now, octets);
         if taken
             && let Ok(packet) = EapPacket::parse(octets)
@@ -222,7 +234,7 @@ impl Authenticator {
             *name = packet.data().into();
         }
         self.drain(out);
-        taken
+        taken.then_some(()).ok_or(Dropped::NotAsked)
     }
 
     /// Takes what somebody says to the proof; false: nobody was asked.

@@ -136,6 +136,50 @@ fn who_rejects_authentication_is_not_let_in() {
     assert_eq!((world.ended(), world.installed()), (vec![EndReason::NoAuthentication], 0));
 }
 
+/// RFC 1661 §1.2: what is silently discarded is recorded in a counter.
+#[test]
+fn a_control_packet_of_which_nothing_follows_is_counted() {
+    let mut world = World::new(config(), vec![]);
+    let number = discover(&mut world, host(1));
+    let give = |world: &mut World, packet: &[u8]| {
+        let since = world.net.sent().len();
+        world.give(&session_frame(host(1), number, packet));
+        let sent = world.net.sent().len() - since;
+        let counters = world.net[world.ac].counters();
+        (sent, counters.ignored, counters.pending)
+    };
+    let echo = lcp(Control::ECHO_REQUEST, 9, &[0; 4]);
+    assert_eq!(give(&mut world, &echo), (0, 1, 0), "LCP is not open (RFC 1661 §5.8)");
+    assert_eq!(give(&mut world, &lcp(Control::TERMINATE_ACK, 9, &[])), (0, 2, 0), "of no request");
+    // PAP is agreed to, and a password shown twice before the first is judged.
+    let nak = |protocol: Protocol| [&[3, 4][..], &protocol.0.to_be_bytes()].concat();
+    let (_, _, identifier, _) = controls(&world, host(1), 0).remove(0);
+    let since = world.net.sent().len();
+    world.give(&session_frame(
+        host(1),
+        number,
+        &lcp(Control::CONFIGURE_NAK, identifier, &nak(Protocol::PAP)),
+    ));
+    let (_, _, identifier, options) = controls(&world, host(1), since).remove(0);
+    world.give(&session_frame(host(1), number, &lcp(Control::CONFIGURE_ACK, identifier, &options)));
+    world.give(&session_frame(host(1), number, &lcp(Control::CONFIGURE_REQUEST, 1, &[])));
+    world.judge.lock().unwrap().silent = true;
+    let request = [&[5][..], b"alice", &[8], PASSWORD].concat();
+    for (identifier, pending) in [(1, 0), (2, 1), (3, 2)] {
+        let pap = Packet { code: Control(1), identifier, data: &request }.to_vec();
+        let pap = [&Protocol::PAP.0.to_be_bytes()[..], &pap].concat();
+        assert_eq!(give(&mut world, &pap), (0, 2, pending));
+    }
+    // A network that is not negotiated is refused, and a session that ends takes nothing up any more.
+    let refused = lcp(Control::PROTOCOL_REJECT, 9, &Protocol::IPCP.0.to_be_bytes());
+    let asked = world.net[world.ac].counters().not_asked;
+    assert_eq!(give(&mut world, &refused), (0, 2, 2));
+    assert_eq!(world.net[world.ac].counters().not_asked, asked + 1);
+    world.net.command(world.ac, ConcentratorCommand::CloseAll).unwrap();
+    assert_eq!(give(&mut world, &lcp(Control::CONFIGURE_REQUEST, 2, &[])), (0, 3, 2));
+    assert_eq!(give(&mut world, &lcp(Control::TERMINATE_REQUEST, 2, &[])), (1, 3, 2));
+}
+
 #[test]
 fn a_password_that_is_asked_again_gets_the_answer_of_before() {
     let mut world = World::new(config(), vec![]);
