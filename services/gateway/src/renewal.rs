@@ -59,7 +59,7 @@ impl Gateway {
         let Some(session) = self.sessions.get_mut(&sa) else { return };
         session.expires = None;
         self.counters.expired += 1;
-        if session.initiator {
+        if session.initiator && !session.is_told_to_end {
             self.renewing.insert(sa);
         }
         self.tell(now, ike::Command::Delete(sa));
@@ -77,6 +77,9 @@ impl Gateway {
     pub(crate) fn reauthenticate(&mut self, now: Instant, sa: SaId) {
         let Some(session) = self.sessions.get_mut(&sa) else { return };
         session.reauth = None;
+        if session.is_told_to_end {
+            return;
+        }
         let children: BTreeSet<String> = session.children.values().map(|child| child.name.clone()).collect();
         let Some(peer) =
             self.config.peers.iter().find(|peer| peer.connection.name == session.connection).cloned()
@@ -100,7 +103,7 @@ impl Gateway {
         }
     }
     fn try_later(&mut self, now: Instant, sa: SaId, after: Duration) {
-        if let Some(session) = self.sessions.get_mut(&sa) {
+        if let Some(session) = self.sessions.get_mut(&sa).filter(|session| !session.is_told_to_end) {
             session.reauth = Some(now + after);
             self.timers.insert(now + after, Timer::Reauthenticate(sa));
         }

@@ -750,7 +750,8 @@ impl Gateway {
         for sa in meant {
             let spis: Vec<u32> = match self.sessions.get_mut(&sa) {
                 Some(session) if end => {
-                    session.cause = TerminateCause::AdminReset;
+                    (session.cause, session.is_told_to_end) = (TerminateCause::AdminReset, true);
+                    self.renewing.remove(&sa);
                     Vec::new()
                 }
                 Some(session) if children => session.children.keys().copied().collect(),

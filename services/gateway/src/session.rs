@@ -70,6 +70,8 @@ pub(crate) struct Session {
     pub(crate) reauth: Option<Instant>,
     /// When it ends, unless it is replaced before.
     pub(crate) expires: Option<Instant>,
+    /// A command has ended it: no time of its own begins it anew.
+    pub(crate) is_told_to_end: bool,
 }
 
 impl Session {
@@ -206,6 +208,7 @@ impl Gateway {
             lasted: None,
             reauth: None,
             expires: None,
+            is_told_to_end: false,
         };
         if let Some(at) = session.ends {
             self.timers.insert(at, Timer::SessionEnd(sa));

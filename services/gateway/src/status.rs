@@ -115,6 +115,11 @@ impl Session {
 }
 
 impl Gateway {
+    /// Initiators who prove who they are by EAP, or wait for an address.
+    #[must_use]
+    pub fn logins(&self) -> usize {
+        self.logins.len()
+    }
     /// How it is.
     pub(crate) fn status(&self, now: Instant) -> GatewayStatus {
         let counted = |prefix: &str, all: Vec<(&'static str, u64)>| {

@@ -266,6 +266,28 @@ fn a_client_may_end_its_old_sa_first() {
     assert_eq!((world.status(client).len(), world.status(world.gateway).len()), (0, 0));
 }
 
+/// The times for that come while the gateway's answer to the Delete is still awaited.
+#[test]
+fn what_is_told_to_end_is_not_begun_anew_by_its_times() {
+    let anew = "reauth_after = \"100 s\"\n";
+    let first = format!("{anew}reauthentication = \"break-before-make\"\n");
+    for times in [anew, &first, "rekey_after = \"0 s\"\nlifetime = \"100 s\"\n"] {
+        let mut world = World::new(PSK_GATEWAY);
+        let text = PSK_CLIENT.replace("start = true\n", "");
+        let client = world.client(CLIENT, &text.replace("address = true", &format!("{times}address = true")));
+        world.connect(client, "home");
+        world.run(secs(85));
+        world.net.silence(world.gateway, true);
+        world.net.command(client, Command::Down { token: 1, which: Which::All }).unwrap();
+        world.run(secs(29));
+        world.net.silence(world.gateway, false);
+        world.run(secs(20));
+        let initiated = world.net[client].counters().0.initiated;
+        assert_eq!((world.status(client).len(), initiated), (0, 1), "{times}");
+        assert_eq!(world.ended(client), [EndReason::Deleted]);
+    }
+}
+
 #[test]
 fn who_cannot_prove_anew_who_it_is_keeps_what_it_has_and_tries_again() {
     let mut world = World::metered(PSK_GATEWAY);
