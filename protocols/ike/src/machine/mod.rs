@@ -394,7 +394,7 @@ impl Endpoint {
                     // The other side knows nothing of it any more (RFC 7296 §2.4).
                     sa.end(cx, EndReason::Replaced);
                 } else if sa.is_established() {
-                    sa.plan(sa::Task::Delete(EndReason::Replaced));
+                    sa.put_out(cx, EndReason::Replaced);
                     sa.go_on(cx);
                 }
             });

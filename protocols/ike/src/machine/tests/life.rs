@@ -423,6 +423,22 @@ fn an_ike_sa_that_is_new_ends_another_of_the_same_two() {
     }
 }
 
+/// A device that has lost its power says nothing to the Delete, and its user has the address by two IKE_SAs meanwhile.
+#[test]
+fn an_ike_sa_whose_place_a_new_one_takes_does_not_wait_long_for_its_dead_peer() {
+    let ours = Connection { unique: false, ..connection(true) };
+    let mut world = World::new(ours.clone(), Connection { unique: true, ..connection(false) });
+    world.connect();
+    let initiator = world.initiator;
+    world.net[initiator] = Endpoint::new(config(), SecureRng::from_seed([9; 32]));
+    world.connection = Arc::new(ours);
+    world.initiate();
+    world.net.run(secs(1));
+    assert_eq!((world.ended(world.responder), world.sas().1), (vec![], 2), "its Delete is out");
+    world.net.run(secs(30));
+    assert_eq!((world.ended(world.responder), world.sas().1), (vec![EndReason::Replaced], 1));
+}
+
 #[test]
 fn an_initiator_that_does_not_go_on_is_forgotten() {
     let mut world = World::psk();
