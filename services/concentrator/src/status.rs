@@ -81,6 +81,16 @@ impl AccessConcentrator {
         }
     }
 
+    /// Sessions whose hosts are not let in yet.
+    #[must_use]
+    pub fn outside(&self) -> usize {
+        self.ppp.outside()
+    }
+    /// Hosts that show who they are.
+    #[must_use]
+    pub fn logins(&self) -> usize {
+        self.logins.len()
+    }
     /// How it is.
     pub(crate) fn status(&self, now: Instant) -> ConcentratorStatus {
         let counted = |prefix: &str, all: Vec<(&'static str, u64)>| {
@@ -98,7 +108,7 @@ impl AccessConcentrator {
         }
         ConcentratorStatus {
             sessions: self.sessions.iter().map(|(id, session)| self.shown(now, *id, session)).collect(),
-            outside: self.ppp.outside(),
+            outside: self.outside(),
             pools: self
                 .pools
                 .used()
