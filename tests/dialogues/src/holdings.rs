@@ -1,6 +1,6 @@
 //! Who has a session and an address.
 
-use crate::{InvariantBreach, Person, ensure};
+use crate::{InvariantBreach, Person, ensure, is_of_main_pool};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use usher_aaa::canonical_name;
@@ -16,13 +16,16 @@ pub(crate) struct SessionHoldings {
 }
 
 impl SessionHoldings {
-    /// Somebody has an address, at this station. A station that comes again goes on with what it had.
+    /// Somebody has an address, at this station. A station that comes again goes on with what it had. What an access server gives of its
+    /// own pools it gives to a user: an IKEv2 gateway has a user keep it whose new IKE_SA takes an older one's place, from wherever the user
+    /// comes.
     pub(crate) fn hold(
         &mut self,
         address: IpAddr,
         person: Person,
         station: &str,
     ) -> Result<(), InvariantBreach> {
+        let station = if is_of_main_pool(address) { station } else { "" };
         let holder = (person, canonical_name(station.as_bytes()).into_owned());
         let before = self.held.entry(address).or_insert_with(|| holder.clone());
         ensure(*before == holder, || format!("{address} is held by {before:?} and by {holder:?}"))

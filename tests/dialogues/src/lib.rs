@@ -14,9 +14,12 @@ mod holdings;
 pub mod ike;
 pub mod pppoe;
 mod site;
+mod tunnels;
+mod witness;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use usher_aaa::ledger::PoolConfig;
 use usher_aaa::{Method, User};
@@ -143,6 +146,13 @@ impl Person {
     }
 }
 
+/// Whose a name is by which a gateway or a concentrator calls its user. Of whoever says within a tunnel what it has said outside, too, it
+/// says so, and behind it what is that login's alone.
+pub(crate) fn person_within(name: &str) -> Option<Person> {
+    let name = name.split_once(" within EAP, ").map_or(name, |(name, _)| name);
+    Person::named(name.as_bytes())
+}
+
 /// Ann, Bob, Eve and the printer as an AAA server knows them: their addresses are of the pool `main`, and Filter-Id says whose a reply is.
 #[must_use]
 pub fn users() -> BTreeMap<Vec<u8>, Arc<User>> {
@@ -162,6 +172,11 @@ pub fn users() -> BTreeMap<Vec<u8>, Arc<User>> {
 /// The pool `main`, of four addresses.
 pub(crate) fn main_pool() -> PoolConfig {
     PoolConfig { name: "main".into(), ranges: vec!["192.0.2.9-192.0.2.12".parse().expect("a range")] }
+}
+
+/// Whether an address is of the pool `main`, of which the AAA server gives them.
+pub(crate) fn is_of_main_pool(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V4(v4) if (9..=12).any(|n| v4.octets() == [192, 0, 2, n]))
 }
 
 /// A text as it is, in capitals, or with its first letter large.

@@ -1,7 +1,7 @@
 //! An AAA server on a network in virtual time, with its ledger and its store.
 
 use crate::holdings::SessionHoldings;
-use crate::{InvariantBreach, Person, main_pool, users};
+use crate::{InvariantBreach, Person, main_pool, tunnels, users};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use usher_aaa::ledger::LedgerConfig;
 use usher_aaa::service::{Parts, Service};
 use usher_aaa::store::Memory;
-use usher_aaa::{AaaServer, CacheConfig, Command, Method, UserSource, radius_socket};
+use usher_aaa::{AaaServer, CacheConfig, Command, IdentityKey, Method, UserSource, radius_socket};
 use usher_core::bench::{At, EPOCH, Network};
 use usher_core::{Duration, Job, Seed};
 use usher_radius::attribute::{Attributes, kind};
@@ -41,8 +41,18 @@ impl AaaSite {
         let mut radius = Config::new(vec![client]);
         radius.roles = vec![Role::Authentication, Role::Accounting];
         config.radius = Some(radius);
-        config.methods =
-            vec![Method::MsChapV2, Method::EapMsChapV2, Method::EapMd5, Method::Chap, Method::Pap];
+        config.methods = vec![
+            Method::MsChapV2,
+            Method::EapMsChapV2,
+            Method::EapMd5,
+            Method::Peap,
+            Method::Ttls,
+            Method::Chap,
+            Method::Pap,
+        ];
+        tunnels::serve(&mut config);
+        config.inner_names = vec![0];
+        config.identity_key = Some(IdentityKey::new(b"a key that nobody guesses"));
         let server = AaaServer::new(config, Seed::new(21).secure("aaa", 0));
         let own: IpAddr = SERVER.parse().expect("an address");
         let server = net.add(server.expect("the configuration holds together"), &[own]);

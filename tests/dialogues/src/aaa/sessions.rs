@@ -81,7 +81,7 @@ impl World {
     /// An access server tells of a session that it has begun, and that the server knows of.
     fn record(&mut self, slot: usize, status: u32) -> Result<(), InvariantBreach> {
         let Some(login) = &self.slots[slot] else { return Ok(()) };
-        let (LoginState::Accepted { attributes, .. }, Some(session)) = (&login.standing, &login.session)
+        let (LoginState::Accepted { attributes, request }, Some(session)) = (&login.standing, &login.session)
         else {
             return Ok(());
         };
@@ -90,7 +90,8 @@ impl World {
         }
         let mut record = self.head(login.access_server, status, &session.id);
         record.push_u32(kind::NAS_PORT, slot as u32);
-        let name = attributes.get(kind::USER_NAME).unwrap_or(login.station.outer.as_bytes());
+        // As it was told, or else as it has asked.
+        let name = attributes.get(kind::USER_NAME).unwrap_or(&self.sent[*request].user_name);
         let _ = record.push_bytes(kind::USER_NAME, name);
         for kind in [kind::CLASS, kind::FRAMED_IP_ADDRESS] {
             for value in attributes.get_all(kind) {

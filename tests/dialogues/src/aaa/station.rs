@@ -1,50 +1,16 @@
 //! The stations' side: who claims to be whom, and by which proof.
 
-use crate::{Operation, Person, respell};
-use std::sync::{Arc, LazyLock};
+use crate::{Operation, Person, respell, tunnels};
+use std::sync::Arc;
 use usher_core::{Duration, Instant, Seed};
 use usher_crypto::digest::md5;
-use usher_crypto::tls::{
-    ClientConfig, ClientOptions, Recording, Roots, ServerConfig, ServerOptions, Version, WallClock, fixtures,
-    record,
-};
+use usher_crypto::tls::fixtures;
 use usher_eap::method::mschapv2::Account;
-use usher_eap::method::peap::PeerMethodPeap;
-use usher_eap::method::tls::{PeerMethodTls, PeerTls};
-use usher_eap::method::ttls::{PeerMethodTtls, Proof as InnerProof};
+use usher_eap::method::ttls::Proof as InnerProof;
 use usher_eap::method::{PeerOffer, gtc, md5 as eap_md5};
 use usher_eap::packet::{self, Code, Type};
 use usher_eap::peer::{Config, Peer};
 use usher_radius::attribute::{Attributes, kind};
-
-pub(super) const FRAGMENT: usize = 1024;
-
-/// A handshake with a client's certificate, which is Ann's, or without one. Handshakes are replayed: their cryptography is not what is
-/// looked at here, and a replayed one is the same each time.
-pub(super) static HANDSHAKES: LazyLock<[Arc<Recording>; 2]> = LazyLock::new(|| {
-    [false, true].map(|certified| {
-        let clock = || WallClock::at(fixtures::WALL_TIME);
-        let client = ClientConfig::new(ClientOptions {
-            versions: Version::Tls13.into(),
-            credentials: certified.then(|| fixtures::client(1)),
-            roots: Roots::from_der([fixtures::root()]),
-            server_name: None,
-            resumption: None,
-            clock: clock(),
-            key_log: None,
-        });
-        let server = ServerConfig::new(ServerOptions {
-            versions: Version::Tls13.into(),
-            credentials: fixtures::server(1),
-            client_roots: certified.then(|| Roots::from_der([fixtures::root()])),
-            resumption: None,
-            clock: clock(),
-            key_log: None,
-        });
-        let both = client.and_then(|client| record(&client, &server?));
-        Arc::new(both.expect("the fixtures shake hands"))
-    })
-});
 
 /// How a station proves who it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -204,23 +170,15 @@ impl LoginStation {
 }
 
 fn offer(method: ProofMethod, name: &[u8], password: &[u8]) -> Option<Box<dyn PeerOffer>> {
-    let [plain, certified] = &*HANDSHAKES;
-    let tls = |recording: &Arc<Recording>| PeerTls::Recorded(recording.clone());
-    let identity = name.to_vec();
-    let peap = |inner: Box<dyn PeerOffer>| -> Box<dyn PeerOffer> {
-        let inner = Arc::new([inner]);
-        Box::new(PeerMethodPeap { tls: tls(plain), fragment: FRAGMENT, identity: identity.clone(), inner })
-    };
-    let ttls = |proof: InnerProof| -> Box<dyn PeerOffer> {
-        Box::new(PeerMethodTtls { tls: tls(plain), fragment: FRAGMENT, identity: identity.clone(), proof })
-    };
+    let peap = |inner| tunnels::peap(name, inner);
+    let ttls = |proof| tunnels::ttls(name, proof);
     let eap = |offer: Box<dyn PeerOffer>| InnerProof::Eap(Arc::new([offer]));
     Some(match method {
         ProofMethod::Pap | ProofMethod::Chap | ProofMethod::Address => return None,
         ProofMethod::Md5 => Box::new(eap_md5::Password::new(password)),
         ProofMethod::MsChapV2 => Box::new(Account::new(name, password)),
         ProofMethod::Gtc => Box::new(gtc::Token::new(password)),
-        ProofMethod::Tls => Box::new(PeerMethodTls { tls: tls(certified), fragment: FRAGMENT }),
+        ProofMethod::Tls => tunnels::tls(),
         ProofMethod::PeapMsChapV2 => peap(Box::new(Account::new(name, password))),
         ProofMethod::PeapGtc => peap(Box::new(gtc::Token::new(password))),
         ProofMethod::TtlsPap => ttls(InnerProof::Pap(password.into())),

@@ -55,6 +55,8 @@ pub(super) struct SentRequest {
     pub(super) dialogue: usize,
     pub(super) at: Instant,
     pub(super) code: Code,
+    /// Its User-Name.
+    pub(super) user_name: Vec<u8>,
 }
 
 impl SentRequest {

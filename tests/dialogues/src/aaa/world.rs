@@ -3,9 +3,9 @@
 use super::RunOutcome;
 use super::diameter;
 use super::oracle::{FAILURES, ProofOracle};
-use super::station::{FRAGMENT, HANDSHAKES, LoginStation, ProofMethod};
+use super::station::{LoginStation, ProofMethod};
 use super::wire::{self, ACCESS_SERVERS, NUMBER, SentRequest};
-use crate::{InvariantBreach, Operation, OracleBelief, Person, ensure, main_pool, respell, users};
+use crate::{InvariantBreach, Operation, OracleBelief, Person, ensure, main_pool, respell, tunnels, users};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -22,11 +22,6 @@ use usher_core::{
     ConnId, Duration, Input, Instant, Machine, Output, Path, Seed, StreamEvent, StreamOp, Transmit,
 };
 use usher_diameter::node::Node;
-use usher_eap::method::Inner;
-use usher_eap::method::peap::{Cryptobinding, ServerMethodPeap};
-use usher_eap::method::tls::{ServerMethodTls, ServerTls};
-use usher_eap::method::ttls::ServerMethodTtls;
-use usher_eap::packet::Type;
 use usher_radius::attribute::{Attributes, kind};
 use usher_radius::auth::{MessageAuthenticator, check_reply};
 use usher_radius::packet::{Code, Packet};
@@ -149,20 +144,7 @@ fn config() -> Config {
     config.radius = Some(radius);
     config.diameter = Some(diameter::serving());
     config.methods = Method::ALL.into();
-    let [plain, certified] = &*HANDSHAKES;
-    let tls = |recording: &Arc<_>| ServerTls::Recorded(Arc::clone(recording));
-    config.tls = Some(Arc::new(ServerMethodTls { tls: tls(certified), fragment: FRAGMENT }));
-    config.peap = Some(Arc::new(ServerMethodPeap {
-        tls: tls(plain),
-        fragment: FRAGMENT,
-        inner: [Type::MSCHAPV2, Type::GTC].into(),
-        cryptobinding: Cryptobinding::Required,
-    }));
-    config.ttls = Some(Arc::new(ServerMethodTtls {
-        tls: tls(plain),
-        fragment: FRAGMENT,
-        inner: [Inner::Pap, Inner::MsChapV2, Inner::Eap(Type::MD5)].into(),
-    }));
+    tunnels::serve(&mut config);
     config.identity_key = Some(IdentityKey::new(b"a key that nobody guesses"));
     config.inner_names = vec![0];
     config.max_half_open = MOST_HALF_OPEN;
@@ -331,6 +313,7 @@ impl World {
         let number = self.sent.len();
         let identifier = number as u8;
         let (mut authenticator, mut octets, mut message) = ([0; 16], Vec::new(), None);
+        let user_name = attributes.get(kind::USER_NAME).unwrap_or_default().to_vec();
         if access_server == wire::DIAMETER {
             let station = self.slots[slot].as_ref().map(|login| &login.station);
             let password = station.filter(|s| s.method == ProofMethod::Pap).map(|s| s.owner.password());
@@ -354,6 +337,7 @@ impl World {
             dialogue,
             at,
             code,
+            user_name,
         });
         Some(number)
     }

@@ -1,15 +1,18 @@
 //! Gateway and clients as their files have them, and whose an identity is.
 
-use crate::Person;
+use crate::{Person, respell, tunnels};
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 use usher_config::Outside;
 use usher_core::Seed;
 use usher_crypto::tls::{WallClock, fixtures};
+use usher_eap::method::mschapv2::Account;
+use usher_eap::method::ttls::Proof;
 use usher_gateway::Gateway;
 use usher_gateway::config::{Loaded, parse};
 use usher_ike::credentials::Credentials;
+use usher_ike::machine::LocalAuth;
 
 pub(super) const GATEWAY: &str = "192.0.2.1";
 /// Whom the certificate of the fixtures names: here it is the printer's.
@@ -101,15 +104,49 @@ pub(super) enum ClientProof {
     MsChapV2,
     SharedKey,
     Certificate,
+    /// EAP-MSCHAPv2 within PEAP.
+    Peap,
+    /// PAP within EAP-TTLS.
+    Ttls,
 }
 
 impl ClientProof {
-    pub(super) const ALL: [Self; 4] = [Self::Md5, Self::MsChapV2, Self::SharedKey, Self::Certificate];
+    pub(super) const ALL: [Self; 6] =
+        [Self::Md5, Self::MsChapV2, Self::SharedKey, Self::Certificate, Self::Peap, Self::Ttls];
+
+    /// The name that is proved is said within a tunnel.
+    const fn is_tunnel(self) -> bool {
+        matches!(self, Self::Peap | Self::Ttls)
+    }
 }
 
-/// A client's file: whose password it has, whom it claims to be, how it proves that.
-pub(super) fn client_file(owner: Person, claimed: Person, method: ClientProof) -> String {
-    let (name, password) = (claimed.name(), owner.password());
+/// What a client is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct ClientPlan {
+    /// Whose password or certificate it has.
+    pub(super) owner: Person,
+    /// Whom it claims to be.
+    pub(super) claimed: Person,
+    pub(super) method: ClientProof,
+    /// How it spells names ([`respell`]): that of IKE, and that within a tunnel two bits further on.
+    pub(super) spelling: u8,
+    /// Outside of a tunnel it says nobody's name.
+    pub(super) is_anonymous: bool,
+    /// It authenticates again every 40 s: 1 before, 2 after its old IKE_SA has ended.
+    pub(super) reauthentication: u8,
+}
+
+impl ClientPlan {
+    pub(super) const fn honest(owner: Person, method: ClientProof) -> Self {
+        Self { owner, claimed: owner, method, spelling: 0, is_anonymous: false, reauthentication: 0 }
+    }
+}
+
+/// A client's file.
+fn client_file(plan: &ClientPlan) -> String {
+    let ClientPlan { owner, claimed, method, spelling, is_anonymous, reauthentication } = *plan;
+    let (name, password) = (respell(claimed.name(), spelling), owner.password());
+    let name = if is_anonymous && method.is_tunnel() { "anonymous".into() } else { name };
     let eap = |eap: &str| {
         format!(
             "local_id = \"{name}\"\nremote_id = \"aaa.usher.test\"\nlocal_auth = \"eap\"\nremote_auth = \"certificate\"\n\
@@ -118,7 +155,8 @@ pub(super) fn client_file(owner: Person, claimed: Person, method: ClientProof) -
     };
     let proof = match method {
         ClientProof::Md5 => eap("md5"),
-        ClientProof::MsChapV2 => eap("mschapv2"),
+        // Its methods are others then.
+        ClientProof::MsChapV2 | ClientProof::Peap | ClientProof::Ttls => eap("mschapv2"),
         ClientProof::SharedKey => format!(
             "local_id = \"{name}\"\nremote_id = \"gw.test\"\nlocal_auth = \"psk\"\nremote_auth = \"psk\"\nsecret = \"{password}\"\n"
         ),
@@ -127,28 +165,64 @@ pub(super) fn client_file(owner: Person, claimed: Person, method: ClientProof) -
              remote_auth = \"certificate\"\nca = \"ca.pem\"\ncertificate = \"user.pem\"\nkey = \"user.key\"\n"
         ),
     };
+    let anew = match reauthentication {
+        1 => "reauth_after = \"40 s\"\n",
+        2 => "reauth_after = \"40 s\"\nreauthentication = \"break-before-make\"\n",
+        _ => "",
+    };
     format!(
-        "[[connection]]\nname = \"home\"\n{proof}remote_address = \"{GATEWAY}\"\naddress = true\nmobike = true\n\
+        "[[connection]]\nname = \"home\"\n{proof}{anew}remote_address = \"{GATEWAY}\"\naddress = true\nmobike = true\n\
          [[connection.child]]\nname = \"net\"\nremote = [\"10.2.0.0/16\"]\n"
     )
 }
 
-pub(super) fn gateway_file() -> &'static str {
-    FILE
-}
-
 /// Whose an identity or a name of accounting is.
 pub(super) fn person(name: &str) -> Option<Person> {
-    if name == CERTIFIED { Some(Person::Printer) } else { Person::named(name.as_bytes()) }
+    if name == CERTIFIED { Some(Person::Printer) } else { crate::person_within(name) }
+}
+
+/// Whose an identity of IKE is: that of a shared key is a domain name, in which capitals are the same, and that of a name from within a
+/// tunnel is shown in hexadecimal.
+pub(super) fn identified(name: &str) -> Option<Person> {
+    let Some(digits) = name.strip_prefix("ID_KEY_ID:") else { return person(&name.to_lowercase()) };
+    let octet = |at| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok();
+    let octets: Option<Vec<u8>> = (0..digits.len()).step_by(2).map(octet).collect();
+    person(core::str::from_utf8(&octets?).ok()?)
+}
+
+/// The gateway, and who does its jobs.
+pub(super) fn gateway(seed: u64) -> (Gateway, Arc<Credentials>) {
+    machine(FILE, seed, GATEWAY.parse().expect("an address"), |_| {})
+}
+
+/// A client at an address, and who does its jobs.
+pub(super) fn client(plan: &ClientPlan, seed: u64, own: IpAddr) -> (Gateway, Arc<Credentials>) {
+    machine(&client_file(plan), seed, own, |proof| {
+        if let (LocalAuth::Eap { methods, .. }, true) = (proof, plan.method.is_tunnel()) {
+            let name = respell(plan.claimed.name(), plan.spelling >> 2);
+            let (name, password) = (name.as_bytes(), plan.owner.password().as_bytes());
+            *methods = Arc::new([match plan.method {
+                ClientProof::Peap => tunnels::peap(name, Box::new(Account::new(name, password))),
+                _ => tunnels::ttls(name, Proof::Pap(password.into())),
+            }]);
+        }
+    })
 }
 
 /// A machine of a file at an address, and who does its jobs.
-pub(super) fn machine(text: &str, seed: u64, own: IpAddr) -> (Gateway, Arc<Credentials>) {
+fn machine(
+    text: &str,
+    seed: u64,
+    own: IpAddr,
+    alter: impl Fn(&mut LocalAuth),
+) -> (Gateway, Arc<Credentials>) {
     let clock = WallClock::at(usher_core::WallTime::UNIX_EPOCH);
     let loaded = parse("ike.toml", text, &Files, &clock);
     let Loaded { mut config, credentials, .. } = loaded.unwrap_or_else(|faults| panic!("{faults}\n{text}"));
     for peer in &mut config.peers {
-        Arc::make_mut(peer).local.set_ip(own);
+        let peer = Arc::make_mut(peer);
+        peer.local.set_ip(own);
+        alter(&mut Arc::make_mut(&mut peer.connection).local_auth);
     }
     let gateway = Gateway::new(config, Seed::new(seed).secure("gateway", 0));
     (gateway.expect("the file holds together"), credentials)

@@ -3,6 +3,7 @@
 //! Each client knows one password, and may claim any identity. An input loses, repeats, delays and forges their datagrams, moves them, and
 //! replaces or ends IKE_SAs from either side.
 
+mod budget;
 mod host;
 mod world;
 
@@ -29,7 +30,7 @@ pub enum OperationKind {
     Run,
     /// Two seconds pass: a login takes less.
     Play,
-    /// The client's next datagram is lost, repeated or late.
+    /// The client's next datagram is lost, repeated, late, or from elsewhere.
     Fate,
     /// An earlier datagram of anybody's once more, from where it came or from elsewhere.
     Replay,
@@ -49,11 +50,13 @@ pub enum OperationKind {
     Dynamic,
     /// The gateway begins anew.
     Restart,
+    /// What the gateway asks of its helpers waits, is done or refused one by one, or all of it.
+    Jobs,
 }
 
 impl OperationKind {
     /// All of them, in the order of their codes.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Begin,
         Self::Run,
         Self::Play,
@@ -67,6 +70,7 @@ impl OperationKind {
         Self::Close,
         Self::Dynamic,
         Self::Restart,
+        Self::Jobs,
     ];
 }
 
@@ -102,6 +106,7 @@ pub fn run_believing(octets: &[u8], belief: OracleBelief) -> Result<RunOutcome, 
             OperationKind::Close => world.close(how),
             OperationKind::Dynamic => world.dynamic(how),
             OperationKind::Restart => world.restart(),
+            OperationKind::Jobs => world.jobs(how),
         }
         world.check().map_err(|InvariantBreach(what)| {
             InvariantBreach(format!("after {deed:?} of {operation:?}: {what}"))

@@ -1,17 +1,18 @@
 //! A run: the gateway, its clients, its AAA server, and time.
 
 use super::RunOutcome;
-use super::host::{ClientProof, GATEWAY, client_file, gateway_file, machine, person};
+use super::host::{self, ClientPlan, ClientProof, GATEWAY, identified, person};
 use crate::site::{self, AaaSite};
+use crate::witness::Witness;
 use crate::{InvariantBreach, OracleBelief, Person, ensure};
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use usher_core::bench::{At, Network, Sent};
 use usher_core::impair::ChannelConfig;
-use usher_core::{Duration, Input, Instant, Job, Path, Transmit};
+use usher_core::{Duration, Input, Instant, Job, Machine, Path, Transmit};
 use usher_gateway::{
     Command, DYNAMIC_SOCKET, Event, Gateway, GatewayJob, NAT_SOCKET, SOCKET, SaStatus, Which,
 };
@@ -21,9 +22,11 @@ use usher_ike::credentials::Credentials;
 const STATUS: u64 = 99;
 /// How many clients there are.
 pub(super) const SLOTS: usize = 4;
-const MOST_SAS: usize = 8;
-const MOST_HALF_OPEN: usize = 4;
-const COOKIES_FROM: usize = 2;
+pub(super) const MOST_SAS: usize = 8;
+pub(super) const MOST_HALF_OPEN: usize = 4;
+pub(super) const COOKIES_FROM: usize = 2;
+/// For how long two IKE_SAs of one user may have the same address: the older ends as soon as its client has answered, or does not.
+const HANDOVER: Duration = Duration::from_secs(40);
 /// Datagrams that are remembered, to come again.
 const MOST_REMEMBERED: usize = 512;
 /// How long a datagram is on its way.
@@ -39,6 +42,8 @@ enum DatagramFate {
     Lost,
     Twice,
     Late(Duration),
+    /// It comes from the address of this place.
+    From(usize),
 }
 
 /// A datagram of a client's.
@@ -60,6 +65,14 @@ struct DatagramWire {
     /// By the SPIs of initiators: in whose dialogue with the gateway they were seen first.
     spis: BTreeMap<InitiatorSpi, Person>,
     seen: Vec<SentDatagram>,
+    /// Datagrams that arrive from elsewhere.
+    elsewhere: Vec<(Path, Vec<u8>)>,
+}
+
+/// A datagram as the gateway receives it.
+fn arrival(path: &Path, from: SocketAddr) -> Path {
+    let socket = if path.remote.port() == 4500 { NAT_SOCKET } else { SOCKET };
+    Path { socket, local: path.remote, remote: from }
 }
 
 /// The SPI of the initiator that a datagram of IKE names, with the marker of UDP encapsulation or without.
@@ -83,6 +96,11 @@ impl DatagramWire {
             Some(DatagramFate::Lost) => Vec::new(),
             Some(DatagramFate::Twice) => vec![Duration::ZERO, Duration::from_millis(3)],
             Some(DatagramFate::Late(late)) => vec![late],
+            Some(DatagramFate::From(slot)) => {
+                let from = SocketAddr::new(address(slot, false), path.local.port());
+                self.elsewhere.push((arrival(&path, from), sent.bytes.clone()));
+                Vec::new()
+            }
         };
         if self.seen.len() < MOST_REMEMBERED {
             let in_time = copies.first().is_some_and(|late| late.is_zero());
@@ -93,18 +111,35 @@ impl DatagramWire {
     }
 }
 
+/// What a host's helpers work by: jobs of the gateway may wait for an operation.
+struct Helpers {
+    credentials: Arc<Credentials>,
+    holds: bool,
+    held: VecDeque<Job<GatewayJob>>,
+}
+
+impl Helpers {
+    fn answer(&self, job: Job<GatewayJob>) -> Option<Command> {
+        match job.what {
+            GatewayJob::Ike(what) => Some(Command::Done(self.credentials.answer(&Job::new(job.token, what)))),
+            GatewayJob::Judge(judgement) => Some(Command::Judged(judgement.done())),
+            GatewayJob::Lease(_) => None,
+        }
+    }
+}
+
 /// A client at a place.
 struct ClientHost {
     at: At<Gateway>,
-    file: String,
-    credentials: Rc<RefCell<Arc<Credentials>>>,
+    plan: ClientPlan,
+    helpers: Rc<RefCell<Helpers>>,
 }
 
 /// A gateway, its clients and its AAA server.
 pub(super) struct World {
     net: Network,
-    gateway: At<Gateway>,
-    credentials: Rc<RefCell<Arc<Credentials>>>,
+    gateway: At<Witness<Gateway>>,
+    helpers: Rc<RefCell<Helpers>>,
     aaa: AaaSite,
     hosts: Vec<ClientHost>,
     internet: Rc<RefCell<DatagramWire>>,
@@ -113,6 +148,8 @@ pub(super) struct World {
     told: usize,
     /// Acct-Session-Ids that the gateway had.
     sessions: BTreeSet<String>,
+    /// Since when two sessions of one user have an address.
+    shared: BTreeMap<(IpAddr, String, String), Instant>,
     outcome: RunOutcome,
 }
 
@@ -126,66 +163,75 @@ const fn address(slot: usize, second: bool) -> IpAddr {
 }
 
 /// A host on the network, with its sockets at each of its addresses, whose jobs are done.
-fn add(
+fn add<M>(
     net: &mut Network,
-    file: &str,
-    seed: u64,
+    machine: M,
+    credentials: Arc<Credentials>,
     addresses: &[IpAddr],
-) -> (At<Gateway>, Rc<RefCell<Arc<Credentials>>>) {
-    let (gateway, credentials) = machine(file, seed, addresses[0]);
-    let host = net.add(gateway, addresses);
+) -> (At<M>, Rc<RefCell<Helpers>>)
+where
+    M: Machine<Command = Command, Event = Event, Job = GatewayJob> + 'static,
+{
+    let host = net.add(machine, addresses);
     for address in addresses {
         net.bind(host, SOCKET, SocketAddr::new(*address, 500));
         net.bind(host, NAT_SOCKET, SocketAddr::new(*address, 4500));
     }
-    let credentials = Rc::new(RefCell::new(credentials));
-    let does = credentials.clone();
-    net.on_job(host, move |job| match job.what {
-        GatewayJob::Ike(what) => {
-            let done = does.borrow().answer(&Job::new(job.token, what));
-            Some((Duration::from_millis(2), Command::Done(done)))
+    let helpers = Rc::new(RefCell::new(Helpers { credentials, holds: false, held: VecDeque::new() }));
+    let does = helpers.clone();
+    net.on_job(host, move |job| {
+        let mut helpers = does.borrow_mut();
+        if helpers.holds {
+            helpers.held.push_back(job);
+            return None;
         }
-        GatewayJob::Judge(judgement) => Some((Duration::from_millis(10), Command::Judged(judgement.done()))),
-        GatewayJob::Lease(_) => None,
+        Some((Duration::from_millis(2), helpers.answer(job)?))
     });
-    (host, credentials)
+    (host, helpers)
 }
 
 impl World {
     pub(super) fn new(belief: OracleBelief) -> Self {
         let channel = ChannelConfig { delay: DELAY, ..ChannelConfig::default() };
         let mut net = Network::new(channel);
-        let (gateway, credentials) = add(&mut net, gateway_file(), 1, &[gateway_address()]);
+        let (gateway, credentials) = host::gateway(1);
+        let (gateway, helpers) = add(&mut net, Witness::new(gateway), credentials, &[gateway_address()]);
         net.bind(gateway, DYNAMIC_SOCKET, SocketAddr::new(gateway_address(), site::DYNAMIC_PORT));
         let aaa = AaaSite::new(&mut net, gateway_address());
         let internet = Rc::new(RefCell::new(DatagramWire { belief, ..DatagramWire::default() }));
         let mut hosts = Vec::new();
         for slot in 0..SLOTS {
-            let file = client_file(Person::Eve, Person::Eve, ClientProof::Md5);
+            let plan = ClientPlan::honest(Person::Eve, ClientProof::Md5);
             let addresses = [address(slot, false), address(slot, true)];
-            let (at, credentials) = add(&mut net, &file, 100 + slot as u64, &addresses);
+            let (client, credentials) = host::client(&plan, 100 + slot as u64, addresses[0]);
+            let (at, helpers) = add(&mut net, client, credentials, &addresses);
             internet.borrow_mut().owners.insert(at.number, Person::Eve);
-            hosts.push(ClientHost { at, file, credentials });
+            hosts.push(ClientHost { at, plan, helpers });
         }
         let carries = internet.clone();
         net.meddle(move |_, sent| carries.borrow_mut().carry(sent));
         Self {
             net,
             gateway,
-            credentials,
+            helpers,
             aaa,
             hosts,
             internet,
             begun: 0,
             told: 0,
             sessions: BTreeSet::new(),
+            shared: BTreeMap::new(),
             outcome: RunOutcome::default(),
         }
     }
 
     fn run(&mut self, span: Duration) {
-        let Self { net, aaa, gateway, told, .. } = self;
+        let Self { net, aaa, gateway, told, internet, .. } = self;
         site::run(net, span, |net| {
+            let elsewhere = std::mem::take(&mut internet.borrow_mut().elsewhere);
+            for (path, data) in elsewhere {
+                net.give(*gateway, Input::Datagram { path, data: &data });
+            }
             aaa.serve(net);
             // Whose a session is the gateway says while it is there.
             let (sessions, _) = aaa.sessions();
@@ -196,7 +242,7 @@ impl World {
     }
 
     pub(super) fn begin(&mut self, slot: usize, [who, how]: [u8; 2]) {
-        let method = ClientProof::ALL[usize::from(how) % ClientProof::ALL.len()];
+        let method = ClientProof::ALL[usize::from(how & 7) % ClientProof::ALL.len()];
         let (owner, claimed) = match (method, Person::numbered(who)) {
             (ClientProof::Certificate, _) => (Person::Printer, Person::Printer),
             // Who has nothing but an address has no password.
@@ -204,7 +250,14 @@ impl World {
             (_, owner) => (owner, Person::numbered(who.wrapping_add(who >> 2))),
         };
         self.internet.borrow_mut().owners.insert(self.hosts[slot].at.number, owner);
-        self.hosts[slot].file = client_file(owner, claimed, method);
+        self.hosts[slot].plan = ClientPlan {
+            owner,
+            claimed,
+            method,
+            spelling: who >> 4,
+            is_anonymous: how & 8 != 0,
+            reauthentication: how >> 4 & 3,
+        };
         self.switch_off(slot);
         self.connect(slot);
     }
@@ -216,10 +269,11 @@ impl World {
         self.run(Duration::from_secs(2));
     }
     pub(super) fn fate(&mut self, slot: usize, [how, what]: [u8; 2]) {
-        let fate = match how % 3 {
+        let fate = match how % 4 {
             0 => DatagramFate::Lost,
             1 => DatagramFate::Twice,
-            _ => DatagramFate::Late(Duration::from_millis(u64::from(what) * 10)),
+            2 => DatagramFate::Late(Duration::from_millis(u64::from(what) * 10)),
+            _ => DatagramFate::From(usize::from(what) % SLOTS),
         };
         self.internet.borrow_mut().fates.insert(self.hosts[slot].at.number, fate);
     }
@@ -235,8 +289,7 @@ impl World {
             return Ok(());
         };
         let SentDatagram { path, octets, arrives } = datagram;
-        // A keepalive of NAT traversal says nothing (RFC 3948 §4).
-        let arrived = arrives.is_some_and(|at| at < self.net.now()) && octets.len() > 1;
+        let arrived = arrives.is_some_and(|at| at < self.net.now());
         let elsewhere = how & 1 != 0;
         let from = match (elsewhere, path.local.ip().is_unspecified()) {
             (true, _) | (_, true) => {
@@ -244,30 +297,54 @@ impl World {
             }
             _ => path.local,
         };
-        let socket = if path.remote.port() == 4500 { NAT_SOCKET } else { SOCKET };
-        let there = Path { socket, local: path.remote, remote: from };
         let cookies = self.net[self.gateway].half_open() >= COOKIES_FROM;
         self.net.settle();
-        self.net.take_work();
-        let before = (self.counted(), self.net.sent().len());
-        self.net.give(self.gateway, Input::Datagram { path: there, data: &octets });
-        let after = (self.counted(), self.net.sent().len());
-        let exchanges = self.net.take_work().get("ike.key_exchange").copied().unwrap_or_default();
-        ensure(!(arrived && elsewhere && cookies) || exchanges == 0, || {
-            format!("a datagram from elsewhere costs {exchanges} key exchanges before its sender is known")
+        let key_exchanges = |net: &Network| net[self.gateway].work.get("ike.key_exchange").copied();
+        let before = (self.counted(), self.net.sent().len(), key_exchanges(&self.net));
+        self.net.give(self.gateway, Input::Datagram { path: arrival(&path, from), data: &octets });
+        let after = (self.counted(), self.net.sent().len(), key_exchanges(&self.net));
+        ensure(!(arrived && elsewhere && cookies) || before.2 == after.2, || {
+            "a datagram from elsewhere costs key exchanges before its sender is known".into()
         })?;
         ensure(!arrived || before != after, || format!("a datagram is lost without a counter: {octets:02x?}"))
     }
     /// All that the gateway has counted.
     fn counted(&self) -> u64 {
-        let (own, ike) = self.net[self.gateway].counters();
-        own.total() + ike.total()
+        use crate::witness::Budgeted;
+        Gateway::counted(&self.net[self.gateway])
+    }
+    /// What the gateway asks of its helpers waits, is done one by one or not at all, or all of it.
+    pub(super) fn jobs(&mut self, [how, which]: [u8; 2]) {
+        let answer = {
+            let mut helpers = self.helpers.borrow_mut();
+            helpers.holds = how & 3 == 0 || helpers.holds && how & 3 != 3;
+            let waiting = helpers.held.len().max(1);
+            let count = if how & 3 == 3 { helpers.held.len() } else { usize::from(how & 3 != 0) };
+            let jobs: Vec<_> = (0..count)
+                .filter_map(|_| {
+                    let at = if count == 1 { usize::from(which) % waiting } else { 0 };
+                    helpers.held.remove(at)
+                })
+                .collect();
+            let refuses = how & 3 == 2;
+            let answers = jobs.into_iter().filter_map(|job| match refuses {
+                true => Some(job.what.refused(job.token)),
+                false => helpers.answer(job),
+            });
+            answers.collect::<Vec<_>>()
+        };
+        for command in answer {
+            // The login may be over meanwhile.
+            let _ = self.net.command(self.gateway, command);
+        }
     }
 
     pub(super) fn rekey(&mut self, slot: usize, [how, _]: [u8; 2]) {
         let rekey = Command::Rekey { token: 1, which: Which::All, children: how & 1 != 0 };
-        let host = if how & 2 == 0 { self.hosts[slot].at } else { self.gateway };
-        let done = self.net.command(host, rekey);
+        let done = match how & 2 {
+            0 => self.net.command(self.hosts[slot].at, rekey),
+            _ => self.net.command(self.gateway, rekey),
+        };
         debug_assert!(done.is_ok(), "a command that is always taken");
     }
     pub(super) fn relocate(&mut self, slot: usize, [how, _]: [u8; 2]) {
@@ -285,9 +362,9 @@ impl World {
     pub(super) fn switch_off(&mut self, slot: usize) {
         self.begun += 1;
         let host = &self.hosts[slot];
-        let (client, credentials) = machine(&host.file, 1000 + self.begun, address(slot, false));
+        let (client, credentials) = host::client(&host.plan, 1000 + self.begun, address(slot, false));
         self.net[host.at] = client;
-        *host.credentials.borrow_mut() = credentials;
+        host.helpers.borrow_mut().credentials = credentials;
         self.net.set_epoch(host.at, usher_core::bench::EPOCH);
     }
     pub(super) fn close(&mut self, [who, how]: [u8; 2]) {
@@ -306,9 +383,10 @@ impl World {
         self.run(Duration::from_secs(2));
         self.net.silence(self.gateway, false);
         self.begun += 1;
-        let (gateway, credentials) = machine(gateway_file(), 5000 + self.begun, gateway_address());
-        self.net[self.gateway] = gateway;
-        *self.credentials.borrow_mut() = credentials;
+        let (gateway, credentials) = host::gateway(5000 + self.begun);
+        self.net[self.gateway] = Witness::new(gateway);
+        *self.helpers.borrow_mut() = Helpers { credentials, holds: false, held: VecDeque::new() };
+        self.shared.clear();
         self.net.set_epoch(self.gateway, usher_core::bench::EPOCH);
         self.run(Duration::ZERO);
     }
@@ -335,10 +413,9 @@ impl World {
     /// What must hold after each operation.
     pub(super) fn check(&mut self) -> Result<(), InvariantBreach> {
         let sas = self.status();
-        let (half_open, sessions) = (self.net[self.gateway].half_open(), sas.len());
-        ensure(half_open <= MOST_HALF_OPEN, || format!("{half_open} IKE_SAs are half open"))?;
-        ensure(sessions <= MOST_SAS, || format!("{sessions} IKE_SAs, and {MOST_SAS} may be"))?;
-        let mut holders: BTreeMap<IpAddr, &str> = BTreeMap::new();
+        self.net[self.gateway].verdict()?;
+        let mut holders: BTreeMap<IpAddr, &SaStatus> = BTreeMap::new();
+        let mut shared = BTreeSet::new();
         for sa in &sas {
             let who = person(&sa.user);
             let spi = sa.spis.0.0;
@@ -347,20 +424,48 @@ impl World {
             ensure(who.is_some() && (proved.is_none() || proved == who), || {
                 format!("{} has the IKE_SA {spi:02x?}, which {proved:?} has proved", sa.user)
             })?;
-            ensure(person(&sa.identity) == who, || format!("{} has an IKE_SA of {}", sa.user, sa.identity))?;
+            ensure(identified(&sa.identity) == who, || {
+                format!("{} has an IKE_SA of {}", sa.user, sa.identity)
+            })?;
             self.sessions.insert(sa.session.clone());
             for address in &sa.addresses {
-                let before = holders.insert(*address, &sa.session);
-                ensure(before.is_none_or(|before| before == sa.session), || {
-                    format!("{address} is of two sessions")
-                })?;
+                let Some(before) = holders.insert(*address, sa).filter(|before| before.session != sa.session)
+                else {
+                    continue;
+                };
+                // Who authenticates again has its address by both until the older has ended.
+                let same = (&before.connection, person(&before.user)) == (&sa.connection, who);
+                ensure(same, || format!("{address} is of {} and of {}", before.user, sa.user))?;
+                shared.insert((*address, before.session.clone(), sa.session.clone()));
             }
         }
+        let now = self.net.now();
+        self.shared.retain(|pair, _| shared.contains(pair));
+        for pair in shared {
+            let since = *self.shared.entry(pair.clone()).or_insert(now);
+            ensure(now <= since + HANDOVER, || format!("{} is of two sessions since {since:?}", pair.0))?;
+        }
+        self.check_work()?;
         self.aaa.check(person)
+    }
+
+    /// What somebody may cost who has proved nothing: a signature and a chain for each IKE_SA that was begun, and as many jobs that are
+    /// still awaited as there are half-open IKE_SAs.
+    fn check_work(&self) -> Result<(), InvariantBreach> {
+        let gateway = &self.net[self.gateway];
+        let (_, ike) = gateway.counters();
+        for (label, most) in [("ike.sa", ike.begun), ("ike.sign", ike.begun), ("ike.verify", ike.begun)] {
+            let done = gateway.work.get(label).copied().unwrap_or_default();
+            ensure(done <= most, || format!("{done} units of {label}, and {most} may be"))?;
+        }
+        let awaited = self.helpers.borrow().held.iter().filter(|job| job.origin.is_awaited()).count();
+        let half_open = gateway.half_open();
+        ensure(awaited <= half_open, || format!("{awaited} jobs wait, of {half_open} half-open IKE_SAs"))
     }
 
     /// All clients leave: nothing is left of them.
     pub(super) fn finish(mut self) -> Result<RunOutcome, InvariantBreach> {
+        self.jobs([3, 0]);
         for slot in 0..SLOTS {
             self.down(slot);
         }

@@ -3,6 +3,7 @@
 //! Each host knows one password, and may claim any name and any address of the Ethernet. An input loses, repeats, delays and forges their
 //! frames, and ends sessions from either side.
 
+mod budget;
 mod ethernet;
 mod world;
 

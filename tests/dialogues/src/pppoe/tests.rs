@@ -26,6 +26,21 @@ fn honest_hosts_are_let_in_by_each_protocol_and_accounted() {
 }
 
 #[test]
+fn honest_hosts_are_let_in_by_each_method_of_eap() {
+    for person in [Person::Ann, Person::Bob, Person::Eve] {
+        for method in 0..4 {
+            // By their own names, and where a tunnel hides them as nobody.
+            for how in [0, 16] {
+                let mut input = login(person, 0, 0);
+                (input[2], input[3]) = (input[2] | method << 6, how);
+                let expected = RunOutcome { let_in: 1, refused: 0, accounted: 1 };
+                assert_eq!(run(&input), Ok(expected), "{person:?} by {method}, {how}");
+            }
+        }
+    }
+}
+
+#[test]
 fn who_claims_to_be_another_is_turned_away() {
     for protocol in protocols() {
         let outcome = run(&login(Person::Eve, 2, protocol)).unwrap();

@@ -3,10 +3,11 @@
 use super::RunOutcome;
 use super::ethernet::{Ethernet, FrameFate, rewrite};
 use crate::site::{self, AaaSite};
-use crate::{InvariantBreach, Operation, OracleBelief, Person, ensure, respell};
+use crate::witness::{Budgeted, Witness};
+use crate::{InvariantBreach, Operation, OracleBelief, Person, ensure, person_within, respell, tunnels};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use usher_concentrator::config::parse;
@@ -16,18 +17,22 @@ use usher_concentrator::{
     Which,
 };
 use usher_config::Alone;
-use usher_core::bench::{At, EPOCH, Network};
+use usher_core::bench::{At, EPOCH, Network as Ethernets};
 use usher_core::impair::ChannelConfig;
 use usher_core::{Duration, Input, Job, PortId, SecureRng, Seed, WallTime};
 use usher_crypto::tls::WallClock;
 use usher_eap::method::md5::Password;
+use usher_eap::method::mschapv2::Account;
+use usher_eap::method::ttls::Proof;
 use usher_ppp::auth::{AuthenticationProtocol, Credentials};
-use usher_ppp::client::{Client, ClientCommand, ClientConfig};
+use usher_ppp::client::{Client, ClientCommand, ClientConfig, ClientEvent};
 use usher_ppp::pppoe::{Frame, MacAddress, Stage};
+use usher_ppp::{Family, Network};
 
 /// How many hosts there are.
 pub(super) const SLOTS: usize = 4;
-const MOST_SESSIONS: usize = 4;
+pub(super) const MOST_SESSIONS: usize = 4;
+pub(super) const MOST_OUTSIDE: usize = 3;
 const PORT: PortId = PortId(0);
 const AC: MacAddress = MacAddress([2, 0, 0, 0, 0, 0xac]);
 const CONCENTRATOR: &str = "192.0.2.1";
@@ -78,12 +83,14 @@ fn seed(n: u64) -> SecureRng {
 struct EthernetHost {
     at: At<Client>,
     config: ClientConfig,
+    /// The session in which IPCP gave it an address, and the address.
+    configured: Option<(u16, Ipv4Addr)>,
 }
 
 /// A concentrator, its hosts and its AAA server.
 pub(super) struct World {
-    net: Network,
-    concentrator: At<AccessConcentrator>,
+    net: Ethernets,
+    concentrator: At<Witness<AccessConcentrator>>,
     config: Config,
     aaa: AaaSite,
     hosts: Vec<EthernetHost>,
@@ -109,11 +116,20 @@ fn host_config(operation: Operation) -> (Person, ClientConfig) {
     let name = respell(claimed.name(), how & 1);
     let protocol = AuthenticationProtocol::ALL[usize::from(who >> 4) % AuthenticationProtocol::ALL.len()];
     let password = owner.password().as_bytes();
+    // A tunnel may hide who it is.
+    let is_tunnel = protocol == AuthenticationProtocol::Eap && who >> 7 != 0;
+    let name = if is_tunnel && how & 16 != 0 { "anonymous".into() } else { name };
+    let inner = claimed.name().as_bytes();
     let credentials = Credentials {
         name: name.into_bytes(),
         password: password.into(),
         protocols: vec![protocol],
-        eap_methods: Arc::new([Box::new(Password::new(password))]),
+        eap_methods: Arc::new([match operation.how[0] >> 6 {
+            0 => Box::new(Password::new(password)),
+            1 => Box::new(Account::new(claimed.name().as_bytes(), password)),
+            2 => tunnels::peap(inner, Box::new(Account::new(inner, password))),
+            _ => tunnels::ttls(inner, Proof::MsChapV2(password.into())),
+        }]),
     };
     // Its own address, or one that it says is its own.
     let address = station(operation.slot.wrapping_add((how >> 1) & 3));
@@ -126,9 +142,9 @@ impl World {
         let mut config = parse("pppoe.toml", FILE, &Alone, &clock).expect("the file is right").config;
         config.ppp.ports[0].address = AC;
         let channel = ChannelConfig { delay: Duration::from_millis(2), ..ChannelConfig::default() };
-        let mut net = Network::new(channel);
+        let mut net = Ethernets::new(channel);
         let concentrator = AccessConcentrator::new(config.clone(), seed(0)).expect("it holds together");
-        let concentrator = net.add(concentrator, &[address(CONCENTRATOR, 0).ip()]);
+        let concentrator = net.add(Witness::new(concentrator), &[address(CONCENTRATOR, 0).ip()]);
         net.bind(concentrator, DYNAMIC_SOCKET, address(CONCENTRATOR, site::DYNAMIC_PORT));
         let log = Rc::new(RefCell::new(Vec::new()));
         let keeps = log.clone();
@@ -157,7 +173,7 @@ impl World {
             let (owner, config) = host_config(operation);
             let at = net.add(Client::new(config.clone(), seed(100 + u64::from(n))), &[]);
             ethernet.borrow_mut().owners.insert(at.number, owner);
-            hosts.push(EthernetHost { at, config });
+            hosts.push(EthernetHost { at, config, configured: None });
         }
         let ends = hosts.iter().map(|host| host.at.number).chain([concentrator.number]);
         net.join(&ends.map(|number| (number, PORT)).collect::<Vec<_>>());
@@ -212,8 +228,8 @@ impl World {
     }
     fn let_in(&mut self, status: &SessionStatus) -> Result<(), InvariantBreach> {
         let SessionStatus { id, user, session, station, number, .. } = status;
-        let person = Person::named(user.as_bytes())
-            .ok_or_else(|| InvariantBreach(format!("{user} is nobody, and let in")))?;
+        let person =
+            person_within(user).ok_or_else(|| InvariantBreach(format!("{user} is nobody, and let in")))?;
         let ethernet = self.ethernet.borrow();
         let here = |named: &(MacAddress, u16)| named.1 == *number && named.0.to_string() == *station;
         let shown = ethernet.proofs.iter().find(|(named, _)| here(named)).map(|(_, proofs)| proofs);
@@ -276,8 +292,7 @@ impl World {
     }
     /// All that the concentrator has counted.
     fn counted(&self) -> u64 {
-        let (own, ppp) = self.net[self.concentrator].counters();
-        own.total() + ppp.total()
+        Budgeted::counted(&*self.net[self.concentrator])
     }
     pub(super) fn disconnect(&mut self, slot: usize) {
         // One without a session has nothing to end.
@@ -289,8 +304,10 @@ impl World {
     }
     pub(super) fn switch_off(&mut self, slot: usize) {
         self.begun += 1;
-        let host = &self.hosts[slot];
+        let host = &mut self.hosts[slot];
         self.net[host.at] = Client::new(host.config.clone(), seed(1000 + self.begun));
+        self.net.take(host.at);
+        host.configured = None;
     }
     pub(super) fn close(&mut self, [who, how]: [u8; 2]) {
         let which = match how & 3 {
@@ -314,7 +331,7 @@ impl World {
         (config.lost, config.owed) = (index.open().collect(), index.owed().collect());
         self.begun += 1;
         let fresh = AccessConcentrator::new(config, seed(self.begun)).expect("it holds together");
-        self.net[self.concentrator] = fresh;
+        self.net[self.concentrator] = Witness::new(fresh);
         self.net.set_epoch(self.concentrator, EPOCH);
         self.sessions.clear();
         self.installed.clear();
@@ -332,8 +349,7 @@ impl World {
         if let Some(breach) = self.breach.take() {
             return Err(breach);
         }
-        let sessions = self.net[self.concentrator].sessions();
-        ensure(sessions <= MOST_SESSIONS, || format!("{sessions} sessions, and {MOST_SESSIONS} may be"))?;
+        self.net[self.concentrator].verdict()?;
         let (mut addresses, mut prefixes) = (BTreeMap::new(), BTreeMap::new());
         for (id, entry) in &self.installed {
             ensure(self.sessions.contains_key(id), || {
@@ -346,6 +362,7 @@ impl World {
                 ensure(held.is_none(), || format!("{prefix} is of two sessions"))?;
             }
         }
+        self.check_hosts()?;
         self.aaa.check(|name| Person::named(name.as_bytes()))?;
         let given = self.ethernet.borrow().given;
         for (label, units) in self.net.take_work() {
@@ -354,6 +371,30 @@ impl World {
         for label in ["aaa.verdict", "eap.mschapv2"] {
             let done = self.work.get(label).copied().unwrap_or_default();
             ensure(done <= given, || format!("{done} units of {label} for {given} frames"))?;
+        }
+        Ok(())
+    }
+
+    /// A host has the address by IPCP (RFC 1332 §3.3) of which the data plane takes its packets.
+    fn check_hosts(&mut self) -> Result<(), InvariantBreach> {
+        for host in &mut self.hosts {
+            for (_, event) in self.net.take(host.at) {
+                match event {
+                    ClientEvent::Install { number, network: Network::Ipv4 { local, .. }, .. } => {
+                        host.configured = Some((number, local));
+                    }
+                    ClientEvent::Remove { family: Family::Ipv4 } | ClientEvent::Ended { .. } => {
+                        host.configured = None;
+                    }
+                    _ => {}
+                }
+            }
+            let Some((number, address)) = host.configured else { continue };
+            let here = |entry: &&SessionEntry| (entry.peer, entry.number) == (host.config.address, number);
+            let given = self.installed.values().find(here).and_then(|entry| entry.ipv4);
+            ensure(given.is_none_or(|given| given == address), || {
+                format!("a host has {address} by IPCP, and packets of {given:?} are let through")
+            })?;
         }
         Ok(())
     }

@@ -1,0 +1,92 @@
+//! What a datagram may cost a gateway, and that none is dropped without a counter.
+
+use super::world::{COOKIES_FROM, MOST_HALF_OPEN, MOST_SAS};
+use crate::witness::{Budgeted, InputEffect};
+use crate::{InvariantBreach, ensure};
+use usher_core::Input;
+use usher_gateway::{Gateway, NAT_SOCKET, SOCKET};
+
+const IKE_SA_INIT: u8 = 34;
+const CREATE_CHILD_SA: u8 = 36;
+const IKE_FOLLOWUP_KE: u8 = 44;
+/// Payload types: a notification, such as a cookie, and a fragment (RFC 7383).
+const NOTIFY: u8 = 41;
+const FRAGMENT: u8 = 53;
+
+/// What the header of a message says (RFC 7296 §3.1).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct MessageHeader {
+    first_payload: u8,
+    exchange: u8,
+    is_response: bool,
+}
+
+impl MessageHeader {
+    /// That of a datagram; `None`: it is no message.
+    pub(super) fn of(input: &Input<'_>) -> Option<Self> {
+        let Input::Datagram { path, data } = input else { return None };
+        let message = if path.socket == NAT_SOCKET { data.strip_prefix(&[0; 4])? } else { data };
+        let header: &[u8; 28] = message.first_chunk()?;
+        Some(Self { first_payload: header[16], exchange: header[18], is_response: header[19] & 0x20 != 0 })
+    }
+}
+
+/// How a gateway stands before a datagram.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GatewayLoad {
+    sessions: usize,
+    /// First requests have to show a cookie.
+    asks_cookies: bool,
+}
+
+impl Budgeted for Gateway {
+    type Before = GatewayLoad;
+
+    fn counted(&self) -> u64 {
+        let (own, ike) = self.counters();
+        own.total() + ike.total()
+    }
+    fn before(&self, _: &Input<'_>) -> GatewayLoad {
+        GatewayLoad { sessions: self.sessions(), asks_cookies: self.half_open() >= COOKIES_FROM }
+    }
+    fn check(
+        &self,
+        input: &Input<'_>,
+        before: GatewayLoad,
+        effect: &InputEffect,
+    ) -> Result<(), InvariantBreach> {
+        let (half_open, sessions, logins) = (self.half_open(), self.sessions(), self.logins());
+        ensure(half_open <= MOST_HALF_OPEN, || format!("{half_open} IKE_SAs are half open"))?;
+        ensure(sessions <= MOST_SAS, || format!("{sessions} IKE_SAs, and {MOST_SAS} may be"))?;
+        ensure(logins <= half_open, || format!("{logins} logins, and {half_open} IKE_SAs are half open"))?;
+        let Input::Datagram { path, .. } = input else { return Ok(()) };
+        if path.socket != SOCKET && path.socket != NAT_SOCKET {
+            return Ok(());
+        }
+        let header = MessageHeader::of(input);
+        // A response that was awaited, and a fragment that is kept, are answered by nothing.
+        let is_taken = header.is_some_and(|header| header.is_response || header.first_payload == FRAGMENT)
+            && effect.units("ike.open") > 0;
+        ensure(effect.is_noticed() || is_taken, || {
+            format!("a datagram is lost without a counter: {header:?} of {input:02x?}")
+        })?;
+        let Some(header) = header else {
+            return effect.ensure_within(&[("ike.open", 0), ("ike.key_exchange", 0)]);
+        };
+        let is_first = header.exchange == IKE_SA_INIT;
+        let is_of_session =
+            [CREATE_CHILD_SA, IKE_FOLLOWUP_KE].contains(&header.exchange) && before.sessions > 0;
+        let shows_cookie = header.first_payload == NOTIFY;
+        let begins = u64::from(is_first && (!before.asks_cookies || shows_cookie));
+        effect.ensure_within(&[
+            ("ike.key_exchange", 2 * begins.max(is_of_session.into())),
+            ("ike.sa", begins),
+            ("ike.sign", u64::from(!is_first)),
+            ("ike.verify", u64::from(!is_first)),
+            ("ike.open", 2 * u64::from(!is_first)),
+            ("ike.protect", 4 * u64::from(!is_first)),
+            ("ike.derive", 4),
+            ("ike.message", 4),
+        ])
+    }
+}

@@ -1,0 +1,47 @@
+//! What a frame may cost a concentrator, and that none is dropped without a counter.
+
+use super::world::{MOST_OUTSIDE, MOST_SESSIONS};
+use crate::witness::{Budgeted, InputEffect};
+use crate::{InvariantBreach, ensure};
+use usher_concentrator::AccessConcentrator;
+use usher_core::Input;
+use usher_ppp::pppoe::{Frame, Stage};
+
+/// Protocols of whose control packets some answer, and want no answer: LCP, IPCP and IPV6CP.
+const NEGOTIATED: [[u8; 2]; 3] = [[0xc0, 0x21], [0x80, 0x21], [0x80, 0x57]];
+/// Configure-Ack, -Nak and -Reject, Terminate-Ack, Code-Reject, Protocol-Reject, Echo-Reply and Discard-Request (RFC 1661 §5).
+const ANSWERS: [u8; 8] = [2, 3, 4, 6, 7, 8, 10, 11];
+/// IPv6: a host that solicits its router hears of it later (RFC 4861 §6.2.6).
+const IPV6: [u8; 2] = [0, 0x57];
+
+/// Whether whoever sent a frame waits for what the concentrator says to it.
+fn wants_answer(frame: &Frame<'_>) -> bool {
+    match *frame.payload {
+        [a, b, code, ..] if frame.stage == Stage::Session => {
+            [a, b] != IPV6 && !(NEGOTIATED.contains(&[a, b]) && ANSWERS.contains(&code))
+        }
+        _ => true,
+    }
+}
+
+impl Budgeted for AccessConcentrator {
+    type Before = ();
+
+    fn counted(&self) -> u64 {
+        let (own, ppp) = self.counters();
+        own.total() + ppp.total()
+    }
+    fn before(&self, _: &Input<'_>) {}
+    fn check(&self, input: &Input<'_>, (): (), effect: &InputEffect) -> Result<(), InvariantBreach> {
+        let (sessions, outside, logins) = (self.sessions(), self.outside(), self.logins());
+        ensure(sessions <= MOST_SESSIONS, || format!("{sessions} sessions, and {MOST_SESSIONS} may be"))?;
+        ensure(outside <= MOST_OUTSIDE, || format!("{outside} hosts are not let in yet"))?;
+        // One that has been let in may negotiate anew, and show again who it is: it is not outside.
+        ensure(logins <= MOST_SESSIONS, || format!("{logins} hosts show who they are"))?;
+        let Input::Frame { data, .. } = input else { return Ok(()) };
+        let wants = Frame::parse(data).map_or(true, |frame| wants_answer(&frame));
+        ensure(!wants || effect.is_noticed(), || format!("a frame is lost without a counter: {data:02x?}"))?;
+        // Of one that crowds another out, the other's end is sent, too.
+        effect.ensure_within(&[("ppp.discovery", 3), ("ppp.digest", 2), ("ppp.control", 6)])
+    }
+}
