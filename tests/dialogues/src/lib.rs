@@ -20,10 +20,13 @@ mod witness;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::Arc;
-use usher_aaa::ledger::PoolConfig;
-use usher_aaa::{Method, User};
+use std::sync::{Arc, LazyLock};
+use usher_aaa::ledger::{LedgerConfig, PoolConfig};
+use usher_aaa::service::{Parts, Reading};
+use usher_aaa::store::Memory;
+use usher_aaa::{CacheConfig, Method, User};
 use usher_radius::attribute::kind;
+use usher_radius::dictionary::Dictionary;
 
 /// How many operations of an input are carried out at most.
 pub const MOST_OPERATIONS: usize = 64;
@@ -172,6 +175,20 @@ pub fn users() -> BTreeMap<Vec<u8>, Arc<User>> {
 /// The pool `main`, of four addresses.
 pub(crate) fn main_pool() -> PoolConfig {
     PoolConfig { name: "main".into(), ranges: vec!["192.0.2.9-192.0.2.12".parse().expect("a range")] }
+}
+
+/// What stands behind an AAA server with this ledger. The dictionary is read once: that costs more than a login.
+pub(crate) fn parts(ledger: LedgerConfig) -> Parts<Memory> {
+    static DICTIONARY: LazyLock<Arc<Dictionary>> = LazyLock::new(|| Arc::new(Dictionary::builtin()));
+    Parts {
+        inline: Arc::new(users()),
+        reading: Reading { dictionary: DICTIONARY.clone(), leave_out: false },
+        known: CacheConfig::default(),
+        ledger,
+        store: Memory::new(),
+        certificates: None,
+        logins: false,
+    }
 }
 
 /// Whether an address is of the pool `main`, of which the AAA server gives them.

@@ -1,14 +1,13 @@
 //! An AAA server on a network in virtual time, with its ledger and its store.
 
 use crate::holdings::SessionHoldings;
-use crate::{InvariantBreach, Person, main_pool, tunnels, users};
+use crate::{InvariantBreach, Person, main_pool, parts, tunnels};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
-use std::sync::Arc;
 use usher_aaa::ledger::LedgerConfig;
-use usher_aaa::service::{Parts, Service};
+use usher_aaa::service::Service;
 use usher_aaa::store::Memory;
 use usher_aaa::{AaaServer, CacheConfig, Command, IdentityKey, Method, UserSource, radius_socket};
 use usher_core::bench::{At, EPOCH, Network};
@@ -60,9 +59,7 @@ impl AaaSite {
             net.bind(server, radius_socket(socket), SocketAddr::new(own, port));
         }
         let ledger = LedgerConfig { pools: vec![main_pool()], ..LedgerConfig::default() };
-        let mut parts = Parts::new(ledger, Memory::new());
-        parts.inline = Arc::new(users());
-        let service = Service::new(parts, &mut Seed::new(1).secure("known", 0));
+        let service = Service::new(parts(ledger), &mut Seed::new(1).secure("known", 0));
         let jobs = Rc::new(RefCell::new(Vec::new()));
         let asks = jobs.clone();
         net.on_job(server, move |job| {

@@ -5,12 +5,12 @@ use super::diameter;
 use super::oracle::{FAILURES, ProofOracle};
 use super::station::{LoginStation, ProofMethod};
 use super::wire::{self, ACCESS_SERVERS, NUMBER, SentRequest};
-use crate::{InvariantBreach, Operation, OracleBelief, Person, ensure, main_pool, respell, tunnels, users};
+use crate::{InvariantBreach, Operation, OracleBelief, Person, ensure, main_pool, parts, respell, tunnels};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use usher_aaa::ledger::{FailureLimit, LedgerConfig};
-use usher_aaa::service::{Certificates, Parts, Service};
+use usher_aaa::service::{Certificates, Service};
 use usher_aaa::store::Memory;
 use usher_aaa::{
     AaaServer, CacheConfig, CertificateVerdict, Config, Event, IdentityKey, Job, Method, RADSEC_LISTENER,
@@ -175,8 +175,7 @@ impl World {
             failures: Some(failure_limit()),
             ..LedgerConfig::default()
         };
-        let mut parts = Parts::new(ledger, Memory::new());
-        parts.inline = Arc::new(users());
+        let mut parts = parts(ledger);
         parts.certificates = Some(Arc::new(TestAuthority));
         let mut world = Self {
             now: Instant::ZERO,

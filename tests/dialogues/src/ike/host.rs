@@ -1,6 +1,8 @@
 //! Gateway and clients as their files have them, and whose an identity is.
 
 use crate::{Person, respell, tunnels};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -9,8 +11,8 @@ use usher_core::Seed;
 use usher_crypto::tls::{WallClock, fixtures};
 use usher_eap::method::mschapv2::Account;
 use usher_eap::method::ttls::Proof;
-use usher_gateway::Gateway;
 use usher_gateway::config::{Loaded, parse};
+use usher_gateway::{Config, Gateway};
 use usher_ike::credentials::Credentials;
 use usher_ike::machine::LocalAuth;
 
@@ -209,6 +211,22 @@ pub(super) fn client(plan: &ClientPlan, seed: u64, own: IpAddr) -> (Gateway, Arc
     })
 }
 
+thread_local! {
+    /// What files say, by their text: reading one anew costs more than a login.
+    static READ: RefCell<BTreeMap<String, (Config, Arc<Credentials>)>> = const { RefCell::new(BTreeMap::new()) };
+}
+
+fn read(text: &str) -> (Config, Arc<Credentials>) {
+    let known = READ.with_borrow(|read| read.get(text).cloned());
+    known.unwrap_or_else(|| {
+        let clock = WallClock::at(usher_core::WallTime::UNIX_EPOCH);
+        let loaded = parse("ike.toml", text, &Files, &clock);
+        let Loaded { config, credentials, .. } = loaded.unwrap_or_else(|faults| panic!("{faults}\n{text}"));
+        READ.with_borrow_mut(|read| read.insert(text.into(), (config.clone(), credentials.clone())));
+        (config, credentials)
+    })
+}
+
 /// A machine of a file at an address, and who does its jobs.
 fn machine(
     text: &str,
@@ -216,9 +234,7 @@ fn machine(
     own: IpAddr,
     alter: impl Fn(&mut LocalAuth),
 ) -> (Gateway, Arc<Credentials>) {
-    let clock = WallClock::at(usher_core::WallTime::UNIX_EPOCH);
-    let loaded = parse("ike.toml", text, &Files, &clock);
-    let Loaded { mut config, credentials, .. } = loaded.unwrap_or_else(|faults| panic!("{faults}\n{text}"));
+    let (mut config, credentials) = read(text);
     for peer in &mut config.peers {
         let peer = Arc::make_mut(peer);
         peer.local.set_ip(own);

@@ -66,6 +66,16 @@ secret = "the secret of RADIUS"
 [tracking]
 "#;
 
+thread_local! {
+    /// What the file says: reading it anew costs more than a login.
+    static CONFIG: Config = {
+        let clock = WallClock::at(WallTime::UNIX_EPOCH);
+        let mut config = parse("pppoe.toml", FILE, &Alone, &clock).expect("the file is right").config;
+        config.ppp.ports[0].address = AC;
+        config
+    };
+}
+
 fn address(text: &str, port: u16) -> SocketAddr {
     SocketAddr::new(text.parse().expect("an address"), port)
 }
@@ -138,9 +148,7 @@ fn host_config(operation: Operation) -> (Person, ClientConfig) {
 
 impl World {
     pub(super) fn new(belief: OracleBelief) -> Self {
-        let clock = WallClock::at(WallTime::UNIX_EPOCH);
-        let mut config = parse("pppoe.toml", FILE, &Alone, &clock).expect("the file is right").config;
-        config.ppp.ports[0].address = AC;
+        let config = CONFIG.with(Config::clone);
         let channel = ChannelConfig { delay: Duration::from_millis(2), ..ChannelConfig::default() };
         let mut net = Ethernets::new(channel);
         let concentrator = AccessConcentrator::new(config.clone(), seed(0)).expect("it holds together");
