@@ -136,17 +136,28 @@ pub(super) struct ClientPlan {
     pub(super) is_anonymous: bool,
     /// It authenticates again every 40 s: 1 before, 2 after its old IKE_SA has ended.
     pub(super) reauthentication: u8,
+    /// It does not say that it has no other IKE_SA (INITIAL_CONTACT), so that the gateway asks an older one to end.
+    pub(super) is_silent_about_others: bool,
 }
 
 impl ClientPlan {
     pub(super) const fn honest(owner: Person, method: ClientProof) -> Self {
-        Self { owner, claimed: owner, method, spelling: 0, is_anonymous: false, reauthentication: 0 }
+        Self {
+            owner,
+            claimed: owner,
+            method,
+            spelling: 0,
+            is_anonymous: false,
+            reauthentication: 0,
+            is_silent_about_others: false,
+        }
     }
 }
 
 /// A client's file.
 fn client_file(plan: &ClientPlan) -> String {
-    let ClientPlan { owner, claimed, method, spelling, is_anonymous, reauthentication } = *plan;
+    let ClientPlan { owner, claimed, method, spelling, is_anonymous, reauthentication, .. } = *plan;
+    let unique = !plan.is_silent_about_others;
     let (name, password) = (respell(claimed.name(), spelling), owner.password());
     let name = if is_anonymous && method.is_tunnel() { "anonymous".into() } else { name };
     let eap = |eap: &str| {
@@ -173,7 +184,7 @@ fn client_file(plan: &ClientPlan) -> String {
         _ => "",
     };
     format!(
-        "[[connection]]\nname = \"home\"\n{proof}{anew}remote_address = \"{GATEWAY}\"\naddress = true\nmobike = true\n\
+        "[[connection]]\nname = \"home\"\n{proof}{anew}unique = {unique}\nremote_address = \"{GATEWAY}\"\naddress = true\nmobike = true\n\
          [[connection.child]]\nname = \"net\"\nremote = [\"10.2.0.0/16\"]\n"
     )
 }

@@ -76,6 +76,16 @@ fn who_authenticates_again_has_another_session() {
     }
 }
 
+/// The gateway asks the older IKE_SA to end, and nobody is there.
+#[test]
+fn a_user_whose_device_is_gone_comes_from_another_place() {
+    let said = |slot| begin(slot, Person::Bob, 0, host::ClientProof::SharedKey, 64);
+    let off = deed(OperationKind::SwitchOff, 0, [0, 0]);
+    let wait = deed(OperationKind::Run, 0, [6, 0]);
+    let outcome = run(&session(said(0), &[off, said(1), wait, wait, wait]));
+    assert_eq!(outcome, Ok(RunOutcome { sessions: 2, refused: 0, accounted: 2 }));
+}
+
 #[test]
 fn helpers_may_take_their_time_or_none() {
     let jobs = |how| deed(OperationKind::Jobs, 0, [how, 0]);

@@ -257,6 +257,7 @@ impl World {
             spelling: who >> 4,
             is_anonymous: how & 8 != 0,
             reauthentication: how >> 4 & 3,
+            is_silent_about_others: how & 64 != 0,
         };
         self.switch_off(slot);
         self.connect(slot);

@@ -40,6 +40,19 @@ fn honest_hosts_are_let_in_by_each_method_of_eap() {
     }
 }
 
+/// Frames of a host that is gone come again while its session ends: each is answered, or moves a counter.
+#[test]
+fn what_a_session_hears_again_while_it_ends_is_counted() {
+    for protocol in protocols() {
+        let mut input = login(Person::Ann, 0, protocol);
+        input.truncate(8);
+        input.extend(deed(OperationKind::SwitchOff, 0, [0, 0]));
+        input.extend(deed(OperationKind::Close, 0, [0, 0]));
+        input.extend((0..24).flat_map(|which| deed(OperationKind::Replay, 0, [which, 0])));
+        assert_eq!(run(&input).map(|outcome| outcome.let_in), Ok(1), "{protocol}");
+    }
+}
+
 #[test]
 fn who_claims_to_be_another_is_turned_away() {
     for protocol in protocols() {
