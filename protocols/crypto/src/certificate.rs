@@ -4,6 +4,7 @@
 
 use crate::fingerprint::sha256;
 use alloc::string::String;
+use core::net::IpAddr;
 use usher_core::{Reader, WallTime};
 
 /// What a certificate must be to stand for somebody. The host must have verified its chain.
@@ -12,7 +13,8 @@ pub enum CertificateMatch {
     /// The SHA-256 of the whole certificate (DER).
     Fingerprint([u8; 32]),
     /// A dNSName of its subjectAltName, or, where it has none, the last commonName of its subject. Letter case of
-    /// ASCII is ignored; `*` as the name's first label stands for any one label.
+    /// ASCII is ignored; `*` as the name's first label stands for any one label. An IP address is an iPAddress of the
+    /// subjectAltName, or, where that has none, the commonName.
     Name(String),
 }
 
@@ -23,7 +25,8 @@ impl CertificateMatch {
         match self {
             Self::Fingerprint(want) => sha256(certificate) == *want,
             Self::Name(want) => {
-                let mut found = Names { want, fits: false, alternative: false };
+                let mut found =
+                    Names { want, address: want.parse().ok(), fits: false, has_alternative: false };
                 // One that cannot be read to its end is not trusted for what stood before.
                 read(certificate, &mut found).is_some() && found.fits
             }
@@ -33,12 +36,31 @@ impl CertificateMatch {
 
 struct Names<'a> {
     want: &'a str,
+    /// What is wanted, where it is an address.
+    address: Option<IpAddr>,
     fits: bool,
-    alternative: bool,
+    /// Whether the subjectAltName has a name of the wanted kind.
+    has_alternative: bool,
 }
 
 impl Names<'_> {
+    /// Whether a name of the subjectAltName is of the kind that is wanted.
+    const fn is_wanted_kind(&self, tag: u8) -> bool {
+        tag == if self.address.is_some() { IP_ADDRESS } else { DNS_NAME }
+    }
+
+    fn is_alternative(&self, name: &[u8]) -> bool {
+        match self.address {
+            Some(IpAddr::V4(address)) => name == address.octets(),
+            Some(IpAddr::V6(address)) => name == address.octets(),
+            None => self.equal(name),
+        }
+    }
+
     fn equal(&self, name: &[u8]) -> bool {
+        if let Some(address) = self.address {
+            return core::str::from_utf8(name).is_ok_and(|name| name.parse() == Ok(address));
+        }
         match self.want.strip_prefix("*.") {
             Some(rest) => match name.iter().position(|&b| b == b'.') {
                 Some(at) => at > 0 && name[at + 1..].eq_ignore_ascii_case(rest.as_bytes()),
@@ -60,6 +82,8 @@ const GENERALIZED_TIME: u8 = 0x18;
 const EXTENSIONS: u8 = 0xa3;
 /// [2] IMPLICIT IA5String, a dNSName.
 const DNS_NAME: u8 = 0x82;
+/// [7] IMPLICIT OCTET STRING, an iPAddress.
+const IP_ADDRESS: u8 = 0x87;
 const COMMON_NAME: &[u8] = &[0x55, 4, 3];
 const SUBJECT_ALT_NAME: &[u8] = &[0x55, 29, 17];
 
@@ -135,7 +159,7 @@ fn read(certificate: &[u8], found: &mut Names<'_>) -> Option<()> {
             extensions(expect(&mut content, SEQUENCE)?, found)?;
         }
     }
-    if !found.alternative { names(subject, found) } else { Some(()) }
+    if !found.has_alternative { names(subject, found) } else { Some(()) }
 }
 
 fn extensions(mut list: Reader<'_>, found: &mut Names<'_>) -> Option<()> {
@@ -152,9 +176,9 @@ fn extensions(mut list: Reader<'_>, found: &mut Names<'_>) -> Option<()> {
         let mut alternatives = expect(&mut value.1, SEQUENCE)?;
         while !alternatives.is_empty() {
             let (tag, name) = element(&mut alternatives)?;
-            if tag == DNS_NAME {
-                found.alternative = true;
-                found.fits |= found.equal(name.peek_rest());
+            if found.is_wanted_kind(tag) {
+                found.has_alternative = true;
+                found.fits |= found.is_alternative(name.peek_rest());
             }
         }
     }
@@ -230,6 +254,55 @@ mod tests {
     #[test]
     fn without_a_host_name_the_common_name_stands() {
         assert!(named("station@usher.test").fits(CLIENT) && !named("aaa.usher.test").fits(CLIENT));
+    }
+
+    fn encoded(tag: u8, content: &[u8]) -> Vec<u8> {
+        [&[tag, content.len() as u8][..], content].concat()
+    }
+
+    /// A certificate of this commonName with these names in its subjectAltName.
+    fn with_names(common: &str, alternatives: &[(u8, &[u8])]) -> Vec<u8> {
+        let pair = [encoded(OID, COMMON_NAME), encoded(0x0c, common.as_bytes())].concat();
+        let subject = encoded(SEQUENCE, &encoded(SET, &encoded(SEQUENCE, &pair)));
+        let names: Vec<u8> = alternatives.iter().flat_map(|(tag, name)| encoded(*tag, name)).collect();
+        let extension =
+            [encoded(OID, SUBJECT_ALT_NAME), encoded(OCTETS, &encoded(SEQUENCE, &names))].concat();
+        let extensions = encoded(EXTENSIONS, &encoded(SEQUENCE, &encoded(SEQUENCE, &extension)));
+        let serial = encoded(2, &[1]);
+        let [signature, issuer, validity, key] = [const { &[SEQUENCE, 0] }; 4];
+        encoded(
+            SEQUENCE,
+            &encoded(
+                SEQUENCE,
+                &[&serial[..], signature, issuer, validity, &subject, key, &extensions].concat(),
+            ),
+        )
+    }
+
+    /// RFC 6614 §2.3: for an address the iPAddress goes before the commonName, and a dNSName is none.
+    #[test]
+    fn an_address_is_an_alternative_name_or_the_common_name() {
+        let six: [u8; 16] = "2001:db8::7".parse::<core::net::Ipv6Addr>().unwrap().octets();
+        let (own, other) = ((IP_ADDRESS, &[192, 0, 2, 7][..]), (IP_ADDRESS, &[192, 0, 2, 8][..]));
+        let dns = (DNS_NAME, &b"192.0.2.7"[..]);
+        for (common, alternatives, want, fits) in [
+            ("aaa", &[own][..], "192.0.2.7", true),
+            ("aaa", &[other, own], "192.0.2.7", true),
+            ("192.0.2.7", &[other], "192.0.2.7", false),
+            ("192.0.2.7", &[], "192.0.2.7", true),
+            ("192.0.2.7", &[dns], "192.0.2.7", true),
+            ("aaa", &[dns], "192.0.2.7", false),
+            ("aaa", &[(IP_ADDRESS, &six)], "2001:db8::7", true),
+            ("aaa", &[(IP_ADDRESS, &six)], "2001:DB8:0::7", true),
+            ("aaa", &[(IP_ADDRESS, &six)], "2001:db8::8", false),
+            ("aaa", &[(IP_ADDRESS, &six[..4])], "32.1.13.184", true),
+            ("aaa", &[own, (DNS_NAME, b"aaa.test")], "aaa.test", true),
+            ("aaa.test", &[own], "aaa.test", true),
+            ("aaa", &[own], "*.0.2.7", false),
+        ] {
+            let certificate = with_names(common, alternatives);
+            assert_eq!(named(want).fits(&certificate), fits, "{want} of {common} {alternatives:?}");
+        }
     }
 
     #[test]

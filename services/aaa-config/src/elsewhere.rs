@@ -106,7 +106,7 @@ pub struct HomeServer {
     #[serde(default = "HomeServer::transport", deserialize_with = "of_radius::read")]
     #[schemars(schema_with = "of_radius::schema")]
     pub transport: TransportProtocol,
-    /// For `tls`: the name (DNS name of the subject alternative names, or common name) that its certificate must bear.
+    /// For `tls`: the name (DNS name or IP address of the subject alternative names, or common name) that its certificate must bear.
     pub certificate: Option<String>,
     /// For `tls`: the SHA-256 fingerprint of its certificate, in place of a name.
     pub fingerprint: Option<Fingerprint>,

@@ -156,7 +156,7 @@ pub struct Client {
     /// proven in a TLS session is not bound to that session alone.
     #[serde(default)]
     pub extended_master_secret: ExtendedMasterSecret,
-    /// For RadSec: the name (DNS name of the subject alternative names, or common name) that the client's
+    /// For RadSec: the name (DNS name or IP address of the subject alternative names, or common name) that the client's
     /// certificate must bear.
     pub certificate: Option<String>,
     /// For RadSec: the SHA-256 fingerprint of the client's certificate, in place of a name.
