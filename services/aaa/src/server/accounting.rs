@@ -155,13 +155,13 @@ fn not_kept(fronts: &mut Fronts, waiting: Waiting) {
     }
 }
 
-/// Has a record tell of the user for whom one of its Classes stands. Only where users of the name that it gives are
+/// Has a record tell of the user for whom its Classes stand. Only where users of the name that it gives are
 /// known here: what another realm's home server calls a Class may be ours, seen elsewhere. What makes the session
 /// unique stays what its access server says of it.
-fn unveil<'a>(ctx: &Context, record: &mut Record, given: &[u8], mut classes: impl Iterator<Item = &'a [u8]>) {
+fn unveil<'a>(ctx: &Context, record: &mut Record, given: &[u8], classes: impl Iterator<Item = &'a [u8]>) {
     let Some(key) = &ctx.config.identity_key else { return };
     let ours = |p: &proxy::Config| *p.realms.find(given).route == Route::Local;
-    if let Some(name) = classes.find_map(|class| key.name(class))
+    if let Some(name) = key.name(classes)
         && ctx.config.proxy.as_ref().is_none_or(ours)
     {
         record.session.user = text(&name);

@@ -9,6 +9,9 @@
 //! ```text
 //! Class  | mark: 4 | nonce: 12 | length of the name: 1, the name, zeros up to a multiple of 32; encrypted | tag: 16 |
 //! ```
+//! A name of more than 220 octets takes two Classes. In the place of its length, the first says that it is the beginning and the second
+//! that it is the rest; the second's nonce is the first's with its last bit changed.
+//!
 //! Encryption is a stream of HMAC-SHA256 over nonce and block number, the tag an HMAC-SHA256 over all before it, each with
 //! a key of its own. The nonce makes two logins of one user unlike, the zeros names of different lengths alike.
 
@@ -23,8 +26,14 @@ pub(super) const NONCE: usize = 12;
 const TAG: usize = 16;
 /// What is encrypted has a multiple of so many octets.
 const BLOCK: usize = hmac::LEN;
-/// Blocks that fit an attribute beside the rest.
-const MOST: usize = (253 - MARK.len() - NONCE - TAG) / BLOCK;
+/// What is encrypted has so many octets at most: an attribute has room for no more beside the rest.
+const MOST: usize = 253 - MARK.len() - NONCE - TAG;
+/// Octets of a name in one Class.
+const ROOM: usize = MOST - 1;
+/// In the place of a length: the first [`ROOM`] octets of a name.
+const BEGINNING: u8 = 0xff;
+/// In the place of a length: the rest of a name, behind its own length.
+const REST: u8 = 0xfe;
 
 /// A key that servers share whose access servers' records may come to any of them; never printed.
 #[derive(Clone, PartialEq, Eq)]
@@ -68,37 +77,62 @@ impl IdentityKey {
         tag
     }
 
-    /// A Class that stands for a name; `None` for a name that is too long for it (191 octets).
-    pub(super) fn class(&self, nonce: [u8; NONCE], name: &[u8]) -> Option<Vec<u8>> {
-        let blocks = (1 + name.len()).div_ceil(BLOCK);
-        if blocks > MOST {
-            return None;
+    /// The Classes that stand for a name, one or two; none for a name that no User-Name has.
+    pub(super) fn classes(&self, nonce: [u8; NONCE], name: &[u8]) -> Vec<Vec<u8>> {
+        let Some((beginning, rest)) = name.split_at_checked(ROOM).filter(|(_, rest)| !rest.is_empty()) else {
+            return [self.class(nonce, &[name.len() as u8], name)].into();
+        };
+        if rest.len() >= ROOM {
+            return Vec::new();
         }
-        let mut class = Vec::with_capacity(MARK.len() + NONCE + blocks * BLOCK + TAG);
+        let first = self.class(nonce, &[BEGINNING], beginning);
+        [first, self.class(second(nonce), &[REST, rest.len() as u8], rest)].into()
+    }
+
+    fn class(&self, nonce: [u8; NONCE], head: &[u8], name: &[u8]) -> Vec<u8> {
+        let octets = (head.len() + name.len()).next_multiple_of(BLOCK).min(MOST);
+        let mut class = Vec::with_capacity(MARK.len() + NONCE + octets + TAG);
         class.extend_from_slice(&MARK);
         class.extend_from_slice(&nonce);
         let begin = class.len();
-        class.push(name.len() as u8);
+        class.extend_from_slice(head);
         class.extend_from_slice(name);
-        class.resize(begin + blocks * BLOCK, 0);
+        class.resize(begin + octets, 0);
         self.cipher(&nonce, &mut class[begin..]);
         let tag = self.code(&class);
         class.extend_from_slice(&tag);
-        Some(class)
+        class
     }
 
-    /// The name that a Class stands for; `None`: it is none of this key.
-    pub(super) fn name(&self, class: &[u8]) -> Option<Vec<u8>> {
+    /// What a Class of this key holds, and its nonce.
+    fn open(&self, class: &[u8]) -> Option<([u8; NONCE], Vec<u8>)> {
         let (before, tag) = class.split_last_chunk::<TAG>()?;
         let sealed = before.strip_prefix(&MARK)?;
         if !equal(&self.code(before), tag) {
             return None;
         }
-        let (nonce, sealed) = sealed.split_at_checked(NONCE)?;
-        let mut name = Vec::from(sealed);
-        self.cipher(nonce, &mut name);
-        let length = usize::from(*name.first()?);
-        name.get(1..=length).map(Vec::from)
+        let (nonce, sealed) = sealed.split_first_chunk::<NONCE>()?;
+        let mut octets = Vec::from(sealed);
+        self.cipher(nonce, &mut octets);
+        Some((*nonce, octets))
+    }
+
+    /// The name that Classes stand for; `None`: none of them is of this key.
+    pub(super) fn name<'a>(&self, classes: impl Iterator<Item = &'a [u8]>) -> Option<Vec<u8>> {
+        let (mut beginnings, mut rests) = (Vec::new(), Vec::new());
+        for (nonce, octets) in classes.filter_map(|class| self.open(class)) {
+            match octets.split_first()? {
+                (&BEGINNING, name) => beginnings.push((nonce, name.to_vec())),
+                (&REST, [length, rest @ ..]) => {
+                    rests.push((nonce, rest.get(..usize::from(*length))?.to_vec()));
+                }
+                (length, name) => return name.get(..usize::from(*length)).map(Vec::from),
+            }
+        }
+        let (nonce, mut name) = beginnings.pop()?;
+        let (_, rest) = rests.iter().find(|(other, _)| *other == second(nonce))?;
+        name.extend_from_slice(rest);
+        Some(name)
     }
 
     /// The Chargeable-User-Identity of a user at an operator: 32 hexadecimal digits.
@@ -114,6 +148,12 @@ impl IdentityKey {
     }
 }
 
+/// The nonce of the second Class of a name.
+const fn second(mut nonce: [u8; NONCE]) -> [u8; NONCE] {
+    nonce[NONCE - 1] ^= 1;
+    nonce
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -125,32 +165,47 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_class_stands_for_its_name(name in proptest::collection::vec(any::<u8>(), 0..=191), nonce: [u8; 12]) {
-            let class = key().class(nonce, &name).unwrap();
-            prop_assert!(class.len() <= 253);
-            prop_assert_eq!(key().name(&class), Some(name.clone()));
-            prop_assert!(name.len() < 4 || !class.windows(name.len()).any(|part| part == &name[..]));
-            prop_assert_eq!(IdentityKey::new(b"another").name(&class), None);
-            let hex: std::string::String = class.iter().map(|b| std::format!("{b:02x}")).collect();
-            prop_assert!(is_alias(&hex));
+        fn a_class_stands_for_its_name(name in proptest::collection::vec(any::<u8>(), 0..=253), nonce: [u8; 12]) {
+            let classes = key().classes(nonce, &name);
+            prop_assert_eq!(classes.len(), if name.len() > 220 { 2 } else { 1 });
+            let of = |key: IdentityKey, classes: &[Vec<u8>]| key.name(classes.iter().map(|class| &class[..]));
+            prop_assert_eq!(of(key(), &classes), Some(name.clone()));
+            let turned: Vec<_> = classes.iter().rev().cloned().collect();
+            prop_assert_eq!(of(key(), &turned), Some(name.clone()), "in any order");
+            prop_assert_eq!(of(IdentityKey::new(b"another"), &classes), None);
+            for class in &classes {
+                prop_assert!(class.len() <= 253);
+                prop_assert!(name.len() < 4 || !class.windows(name.len()).any(|part| part == &name[..]));
+                let hex: std::string::String = class.iter().map(|b| std::format!("{b:02x}")).collect();
+                prop_assert!(is_alias(&hex));
+                let alone = of(key(), core::slice::from_ref(class));
+                prop_assert_eq!(alone, (classes.len() == 1).then(|| name.clone()));
+            }
+            // Two halves of two names are no name.
+            if let [first, _] = &classes[..] {
+                let mut other = nonce;
+                other[0] ^= 1;
+                let other = key().classes(other, &name).remove(1);
+                prop_assert_eq!(of(key(), &[first.clone(), other]), None);
+            }
         }
 
         #[test]
         fn nobody_else_makes_one(class in proptest::collection::vec(any::<u8>(), 0..253), at in 0usize..80, bit in 0u8..8) {
-            prop_assert_eq!(key().name(&class), None);
-            let mut class = key().class([1; 12], b"ann@example.org").unwrap();
+            prop_assert_eq!(key().name([&class[..]].into_iter()), None);
+            let mut class = key().classes([1; 12], b"ann@example.org").remove(0);
             let at = at % class.len();
             class[at] ^= 1 << bit;
-            prop_assert_eq!(key().name(&class), None);
+            prop_assert_eq!(key().name([&class[..]].into_iter()), None);
         }
     }
 
     #[test]
     fn nothing_of_a_name_is_seen() {
-        let class = |nonce: u8, name: &[u8]| key().class([nonce; 12], name).unwrap();
+        let class = |nonce: u8, name: &[u8]| key().classes([nonce; 12], name).remove(0);
         assert_eq!(class(1, b"ann").len(), class(1, b"a much longer name").len());
         assert_ne!(class(1, b"ann")[16..], class(2, b"ann")[16..]);
-        assert_eq!(key().class([0; 12], &[b'a'; 192]), None);
+        assert!(key().classes([0; 12], &[b'a'; 440]).is_empty());
         assert!(!is_alias("") && !is_alias("557368") && !is_alias("0a") && is_alias("5573683100"));
         assert!(!std::format!("{:?}", key()).contains('['));
     }

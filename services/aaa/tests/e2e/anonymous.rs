@@ -37,10 +37,21 @@ fn keyed() -> Config {
 
 /// A login from a station through EAP-TTLS; its last answer.
 fn login(r: &mut Radius, secs: u64, station: &str, ask: impl Fn(&mut Attributes)) -> (Code, Attributes) {
+    login_as(r, secs, station, &user_name(0), ask)
+}
+
+/// The same of this user.
+fn login_as(
+    r: &mut Radius,
+    secs: u64,
+    station: &str,
+    user: &[u8],
+    ask: impl Fn(&mut Attributes),
+) -> (Code, Attributes) {
     let offer: Box<dyn PeerOffer> = Box::new(PeerMethodTtls {
         tls: PeerTls::Real(client(Version::Tls13, fixtures::client(2)), 0),
         fragment: 1024,
-        identity: user_name(0),
+        identity: user.to_vec(),
         proof: Proof::Pap(PASSWORD[..].into()),
     });
     let config = peer::Config {
@@ -131,6 +142,26 @@ fn accounting_of_an_anonymous_user_is_the_users_own() {
     tell(&mut r, 70, STOP, "s", ANONYMOUS, &class);
     assert!(r.host.rows()[0].acctstoptime.is_some());
     assert_eq!(login(&mut r, 140, SECOND, |_| {}).0, Code::ACCESS_ACCEPT);
+}
+
+/// However long a name is that RADIUS has, its sessions are its user's, and count.
+#[test]
+fn accounting_of_a_user_of_a_long_name_is_the_users_own() {
+    for (length, octets) in [(64, 1), (191, 1), (192, 1), (220, 1), (221, 2), (240, 2), (253, 2)] {
+        let user = vec![b'k'; length];
+        let mut config = keyed();
+        let mut all = Users::new(&mut Seed::new(1).secure("users", 0));
+        all.insert(&user, User { simultaneous: Some(1), ..User::with_password(PASSWORD) });
+        config.users = UserSource::Memory(Arc::new(all));
+        let mut r = Radius::new(config, LedgerConfig::default());
+        let (code, reply) = login_as(&mut r, 1, FIRST, &user, |_| {});
+        let class = classes(&reply);
+        assert_eq!((code, class.len()), (Code::ACCESS_ACCEPT, octets), "{length}");
+        tell(&mut r, 2, START, "s", ANONYMOUS, &class);
+        assert_eq!(r.host.rows()[0].username.as_bytes(), &user[..], "{length}");
+        let (second, _) = login_as(&mut r, 3, SECOND, &user, |_| {});
+        assert_eq!(second, Code::ACCESS_REJECT, "{length}: one session at a time");
+    }
 }
 
 #[test]

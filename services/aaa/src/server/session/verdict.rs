@@ -364,10 +364,10 @@ impl Session {
         // An identity that is too long for an attribute is left out.
         if self.client().is_some_and(|client| ctx.config.inner_names.contains(&client)) {
             let _ = reply.push_bytes(kind::USER_NAME, inner);
-        } else if let Some(key) = &ctx.config.identity_key
-            && let Some(class) = key.class(ctx.rng.array(), inner)
-        {
-            let _ = reply.push_bytes(kind::CLASS, &class);
+        } else if let Some(key) = &ctx.config.identity_key {
+            for class in key.classes(ctx.rng.array(), inner) {
+                let _ = reply.push_bytes(kind::CLASS, &class);
+            }
         }
     }
 
