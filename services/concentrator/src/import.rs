@@ -304,7 +304,7 @@ impl Importer {
             match *option {
                 "require-pap" | "+pap" => self.protocol("pap"),
                 "require-chap" | "+chap" => self.protocol("chap"),
-                "require-mschap-v2" => self.protocol("mschapv2"),
+                "require-mschap-v2" | "+mschap-v2" => self.protocol("mschapv2"),
                 "require-eap" => self.protocol("eap"),
                 "lcp-echo-interval" if value.parse::<u32>().is_ok() => {
                     self.limits.push(("keepalive", quoted(&format!("{value} s"))));
@@ -327,8 +327,12 @@ impl Importer {
                             .to_owned(),
                     ));
                 }
-                "ipv6" | "+ipv6" => self.ipv6 = Some(true),
-                "noipv6" => self.ipv6 = Some(false),
+                "+ipv6" => self.ipv6 = Some(true),
+                "ipv6" => {
+                    self.ipv6 = Some(true);
+                    self.leave(n, line.trim());
+                }
+                "noipv6" | "-ipv6" => self.ipv6 = Some(false),
                 // What is so anyway, or of a link's other end.
                 "auth" | "lock" | "nodefaultroute" | "noproxyarp" | "nobsdcomp" | "nodeflate" | "noccp"
                 | "novj" | "novjccomp" | "noipx" | "refuse-pap" | "refuse-chap" | "refuse-mschap"
@@ -350,6 +354,11 @@ impl Importer {
         if self.pools.is_empty() {
             missing(
                 "addresses for hosts are not in the file: write a [[pool]], and name it in [service] pools",
+            );
+        }
+        if self.ipv6 == Some(true) && self.prefixes.is_empty() && self.servers.is_empty() {
+            missing(
+                "IPv6 is wanted and prefixes for hosts are not in the file: write a [[pool]], and name it in [service] prefix_pool",
             );
         }
         if self.radius && self.servers.is_empty() {
@@ -505,6 +514,32 @@ mod tests {
             .replace("[service]\n", "[service]\naddress = \"10.0.0.1\"\npools = [\"p\"]\n")
             + "[[pool]]\nname = \"p\"\nranges = [\"10.0.0.0/24\"]\n";
         assert_eq!(read(&whole).config.addressing.dns.len(), 1);
+    }
+
+    #[test]
+    fn a_server_without_accounting_is_named() {
+        let of = |port: &str| {
+            let server = format!("server=192.0.2.5,a secret,auth-port=1812,acct-port={port}\n");
+            import(&format!("[modules]\nradius\n[pppoe]\ninterface=eth1\n[radius]\n{server}"))
+        };
+        let named = |imported: &Imported| imported.left.iter().any(|(line, _)| *line == 6);
+        assert!(!named(&of("1813")) && named(&of("0")) && !of("0").text.contains(":0"), "{}", of("0").text);
+    }
+
+    #[test]
+    fn ipv6_of_pppds_options_is_asked_for_or_named() {
+        let named = |text: &str| -> Vec<usize> {
+            let left = import(text).left.into_iter();
+            left.filter(|(line, what)| *line > 0 || what.contains("IPv6")).map(|(line, _)| line).collect()
+        };
+        assert_eq!(named("require-chap\nipv6 ::1,::2\n"), [2, 0]);
+        assert_eq!((named("+ipv6\n"), named("noipv6\n"), named("")), (vec![0], vec![], vec![]));
+        assert_eq!(named("ipv6cp-use-ipaddr\n192.0.2.1:192.0.2.100\n"), [1, 2]);
+        assert!(import("+mschap-v2\n").text.contains("protocols = [\"mschapv2\"]"));
+        // Where an AAA server may give prefixes, nothing is missing.
+        let radius = "[modules]\nradius\n[ppp]\nipv6=allow\n[radius]\nserver=192.0.2.5,a secret\n";
+        let without = radius.replace("server=192.0.2.5,a secret", "");
+        assert_eq!((named(radius), named(&without)), (vec![], vec![0]));
     }
 
     #[test]
