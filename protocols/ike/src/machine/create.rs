@@ -415,9 +415,11 @@ fn create(
     let replaced = notifies(payloads).find(|notify| notify.kind == NotifyType::REKEY_SA);
     let mut old = None;
     if let Some(notify) = replaced {
-        let found = sa.children.iter().position(|child| {
-            Some(child.sa.outbound) == notify.child_spi() && child.state != ChildState::Bereft
-        });
+        let about = notify.child_spi().filter(|_| notify.protocol == ProtocolId::ESP);
+        let found = sa
+            .children
+            .iter()
+            .position(|child| Some(child.sa.outbound) == about && child.state != ChildState::Bereft);
         let not_found = || Notify { kind: NotifyType::CHILD_SA_NOT_FOUND, ..notify.clone() };
         let at = found.ok_or_else(not_found)?;
         let row = ChildRekeying::step(sa.children[at].state, ChildEvent::PeerRekeys, |_| false);

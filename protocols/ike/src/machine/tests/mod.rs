@@ -11,6 +11,7 @@ mod first;
 mod flood;
 #[cfg(feature = "tls")]
 mod followup;
+mod foreign;
 mod fragments;
 mod guesses;
 #[cfg(feature = "tls")]
