@@ -2,6 +2,7 @@
 
 mod codec;
 mod discovery;
+mod foreign;
 mod hostile;
 mod ipv6;
 mod methods;

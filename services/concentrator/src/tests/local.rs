@@ -104,6 +104,28 @@ fn a_name_that_is_no_text_is_nobodys() {
     }
 }
 
+/// A user of a domain, as Windows says it, and one of a name as long as a frame brings, is known by the whole name.
+#[test]
+fn a_user_is_known_by_the_whole_name() {
+    let long = "x".repeat(200);
+    for name in ["CORP\\bob", "bob@example.org", "host/pc1.example.org", &long] {
+        for protocol in P::ALL {
+            let text = LOCAL.replace("name = \"bob\"", &format!("name = '{name}'"));
+            let short = name.rsplit(['\\', '/']).next().unwrap().split('@').next().unwrap();
+            let hosts = vec![
+                client(1, protocol, name, "another password"),
+                client(2, protocol, name, "a long password"),
+                client(3, protocol, if short == name { "x" } else { short }, "another password"),
+            ];
+            let mut world = World::new(&text, hosts);
+            (0..3).for_each(|n| world.up(n));
+            let users: Vec<String> = world.status().into_iter().map(|one| one.user).collect();
+            assert_eq!(users, [name], "{protocol}");
+            assert_eq!(world.failures(), [LoginFailure::Rejected; 2], "{protocol} {name}");
+        }
+    }
+}
+
 /// Of many guesses no more are weighed than the limit is, by each protocol; who is known at a station is let in there meanwhile.
 #[test]
 fn whoever_guesses_is_held_back_by_name_and_by_station() {
