@@ -56,6 +56,32 @@ fn removing_moves_what_is_to_be_hidden() {
     assert_eq!((a.remove(2), a.has_hidden()), (1, false));
 }
 
+/// RFC 2868 §3.5: the salts of a packet differ, and each has its top bit set.
+#[test]
+fn no_salt_comes_twice_in_a_packet() {
+    let secret_of = |tag: u8| format!("of tunnel {tag}").into_bytes();
+    let mut list = Attributes::new();
+    for tag in 1..=31 {
+        list.push_tunnel_password(tag, &secret_of(tag)).unwrap();
+    }
+    list.push_vendor_salted(9, 1, b"of a vendor").unwrap();
+    for first in (0..=u16::MAX).step_by(101).chain([0x7fe1, 0x7fff, 0x8000, u16::MAX]) {
+        let mut packet = Vec::new();
+        list.emit(&mut packet, b"a secret", &[3; 16], first);
+        let read = Attributes::from_wire(&packet).unwrap();
+        let mut salts: Vec<[u8; 2]> = read.get_all(69).map(|value| [value[1], value[2]]).collect();
+        salts.extend(read.get_vendor(9, 1).map(|value| [value[0], value[1]]));
+        assert!(salts.iter().all(|salt| salt[0] & 0x80 != 0), "{first:#x}");
+        salts.sort_unstable();
+        salts.dedup();
+        assert_eq!(salts.len(), 32, "{first:#x}");
+        for value in read.get_all(69) {
+            let clear = crate::attribute::reveal_salted(b"a secret", &[3; 16], &value[1..]).unwrap();
+            assert_eq!(clear, secret_of(value[0]), "{first:#x}");
+        }
+    }
+}
+
 #[test]
 fn a_list_takes_anothers_hidden_values_along() {
     let (mut front, mut tail, mut whole) = (Attributes::new(), Attributes::new(), Attributes::new());

@@ -592,3 +592,69 @@ fn a_reply_goes_back_the_way_its_request_came_under_its_identifier() {
         assert_eq!(signed, wanted, "{code}");
     }
 }
+
+/// Accounting-Requests need no Message-Authenticator (RFC 2866 §3). A server checks the one that a client adds, wherever it stands.
+#[test]
+fn an_accounting_request_may_have_one_message_authenticator() {
+    let secrets = secret();
+    let empty = [&[kind::MESSAGE_AUTHENTICATOR, 18][..], &[0; 16]].concat();
+    let session = [&[kind::ACCT_STATUS_TYPE, 6, 0, 0, 0, 1][..], &[kind::ACCT_SESSION_ID, 3, b's']].concat();
+    // The parts of a packet; where its Message-Authenticators have their values; whether they are right.
+    for (what, parts, places, is_right, taken_in) in [
+        ("none", [&session[..], &[], &[]], &[][..], true, true),
+        ("in front", [&empty, &session, &[]], &[22], true, true),
+        ("at the end", [&session, &empty, &[]], &[31], true, true),
+        ("a wrong one", [&session, &empty, &[]], &[31], false, false),
+        ("two", [&empty, &session, &empty], &[22, 49], true, false),
+    ] {
+        let mut packet = [&[Code::ACCOUNTING_REQUEST.0, 1, 0, 0][..], &[0; 16]].concat();
+        parts.iter().for_each(|part| packet.extend_from_slice(part));
+        packet[3] = packet.len() as u8;
+        let mac = usher_crypto::digest::HmacMd5Key::new(secrets.as_bytes()).mac(&[&packet]);
+        for at in places {
+            packet[*at..*at + 16].copy_from_slice(&mac);
+            packet[*at] ^= u8::from(!is_right);
+        }
+        let authenticator = auth::accounting_request_authenticator(&packet, &secrets);
+        packet[4..20].copy_from_slice(&authenticator);
+        let mut s = server_with(|c| c.role = Role::Accounting);
+        arrive(&mut s, at(0.0), NEAR, &packet);
+        let request = taken(&mut s);
+        assert_eq!(request.is_some(), taken_in, "{what}");
+        assert_eq!(s.counters().bad_message_authenticator, u64::from(!taken_in), "{what}");
+        if let Some(request) = request {
+            let (token, code) = (request.token, Code::ACCOUNTING_RESPONSE);
+            let respond = Command::Respond { token, code, attributes: Attributes::new() };
+            s.command(at(0.0), respond).unwrap();
+            let answer = sent(&mut s);
+            arrive(&mut s, at(0.1), NEAR, &packet);
+            assert_eq!((sent(&mut s), answer.len()), (answer, 1), "{what}");
+        }
+    }
+}
+
+/// The secret of a network holds for its hosts until one of them is a client of its own, and again when that is gone.
+#[test]
+fn a_host_with_a_client_of_its_own_leaves_that_of_its_network() {
+    const OTHER: &str = "10.0.0.9:5000";
+    let own = Secret::new(b"of one host alone");
+    let network = ClientConfig::new("10.0.0.0".parse().unwrap(), 8, secret());
+    let host = ClientConfig::new("10.0.0.1".parse().unwrap(), 32, own.clone());
+    let (mut s, mut by_network) = (server_with(|_| {}), client_with(|_| {}));
+    let mut by_host = client_with(|c| c.servers[0].secret = own);
+    let mut answered = |s: &mut Tap<Server>, from: &str| {
+        [&mut by_network, &mut by_host].map(|client| {
+            arrive(s, at(0.0), from, &packet(client, Code::ACCESS_REQUEST, user()));
+            taken(s).is_some()
+        })
+    };
+    for (clients, of_host) in [
+        (vec![network.clone()], [true, false]),
+        (vec![network.clone(), host.clone()], [false, true]),
+        (vec![host.clone(), network.clone()], [false, true]),
+        (vec![network.clone()], [true, false]),
+    ] {
+        s.reload(Config::new(clients)).unwrap();
+        assert_eq!((answered(&mut s, NEAR), answered(&mut s, OTHER)), (of_host, [true, false]));
+    }
+}
