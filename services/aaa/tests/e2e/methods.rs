@@ -10,7 +10,7 @@ use usher_aaa::{
 };
 use usher_core::bench::EPOCH;
 use usher_core::{CommandError, Machine, Seed};
-use usher_crypto::digest::md5;
+use usher_crypto::digest::{md5, sha1};
 use usher_crypto::legacy::mschap::{self, MsChapKeys};
 use usher_crypto::legacy::nt_hash;
 use usher_crypto::password::{argon2_hash, argon2_verify};
@@ -101,6 +101,43 @@ fn ms_chap_v2_gives_the_rfcs_answer_and_keys() {
         assert!(error.starts_with(b"\x05E=691 R=0 C="), "{}", error.escape_ascii());
         let c = p.server.counters();
         assert_eq!((c.accepted_ms_chap_v2, c.rejected_wrong_password), (1, 1));
+    }
+}
+
+/// RFC 2759 §4 and §8.2: of `DOMAIN\\user` a device hashes the user alone; any other name it hashes as it stands.
+#[test]
+fn the_domain_before_a_name_is_no_part_of_an_ms_chap_proof() {
+    for (name, hashed, is_right) in [
+        ("ann", "ann", true),
+        ("CORP\\ann", "ann", true),
+        ("CORP\\ann", "CORP\\ann", false),
+        ("ann@example.org", "ann@example.org", true),
+        ("ann@example.org", "ann", false),
+        ("host/pc1.example.org", "host/pc1.example.org", true),
+        ("host/pc1.example.org", "PC1$", false),
+        ("Ann", "ann", false),
+    ] {
+        let digest = sha1(&[&PEER, &AUTHENTICATOR, hashed.as_bytes()]);
+        let response = mschap::v1_response(digest[..8].try_into().unwrap(), &nt_hash(CLEAR));
+        let mut p = Pair::new(server(name.as_bytes(), User::with_password(CLEAR)));
+        p.ask(1, Code::ACCESS_REQUEST, |a| {
+            let value = [&[5, 0][..], &PEER, &[0; 8], &response].concat();
+            a.push_text(kind::USER_NAME, name).unwrap();
+            a.push_vendor(vendor::MICROSOFT, vendor::MS_CHAP_CHALLENGE, &AUTHENTICATOR).unwrap();
+            a.push_vendor(vendor::MICROSOFT, vendor::MS_CHAP2_RESPONSE, &value).unwrap();
+        });
+        let reply = p.reply().unwrap();
+        assert_eq!(reply.code == Code::ACCESS_ACCEPT, is_right, "{name} hashed as {hashed}");
+        let success = reply.attributes.get_vendor(vendor::MICROSOFT, vendor::MS_CHAP2_SUCCESS);
+        let proof = mschap::authenticator_response(
+            &nt_hash(CLEAR),
+            &response,
+            &PEER,
+            &AUTHENTICATOR,
+            hashed.as_bytes(),
+        );
+        let expected = [&[5][..], &proof].concat();
+        assert_eq!(success, is_right.then_some(&expected[..]), "{name} hashed as {hashed}");
     }
 }
 

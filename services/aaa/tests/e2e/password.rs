@@ -75,6 +75,29 @@ fn a_reply_that_fits_no_packet_is_a_reject() {
     }
 }
 
+/// RFC 2865 §3: a packet has 4096 octets, and not one more.
+#[test]
+fn a_reply_may_fill_its_packet_to_the_last_octet() {
+    for (more, fits) in [(0, true), (1, false)] {
+        let mut all = usher_aaa::Users::new(&mut Seed::new(1).secure("users", 0));
+        let mut user = User::with_password(PASSWORD);
+        // A header of 20 octets and a Message-Authenticator of 18 leave 4058: 20 of 202, and one of 18.
+        for length in [200; 20].into_iter().chain([16 + more]) {
+            user.reply.push_bytes(kind::FILTER_ID, &vec![b'x'; length]).unwrap();
+        }
+        all.insert(b"ann", user);
+        let mut p = Pair::new(aaa_config(Arc::new(all)));
+        p.ask_pap(1, b"ann", PASSWORD);
+        let reply = p.reply().unwrap();
+        let expected = if fits { Code::ACCESS_ACCEPT } else { Code::ACCESS_REJECT };
+        assert_eq!(
+            (reply.code, reply.attributes.get_all(kind::FILTER_ID).count()),
+            (expected, if fits { 21 } else { 0 })
+        );
+        assert_eq!(p.server.counters().rejected_reply_too_long, u64::from(!fits));
+    }
+}
+
 #[test]
 fn requests_without_proof_or_of_another_kind_are_counted() {
     let mut p = Pair::new(aaa_config(users(Seed::new(1), 1)));

@@ -261,3 +261,45 @@ fn octets_of_zero_are_octets() {
     p.ask_pap(3, b"a\0n", b"open");
     assert_eq!(p.reply().unwrap().code, Code::ACCESS_REJECT);
 }
+
+/// RFC 2865 §5.2, §5.3: a password is up to 128 octets, whatever they are elsewhere.
+#[test]
+fn a_password_of_any_octets_is_proved_by_pap_and_chap() {
+    let long = "x".repeat(128);
+    for password in [
+        "pa\"ss99",
+        "back\\slash\\",
+        "it's",
+        " lead",
+        "trail ",
+        "Se\u{f1}al07\u{20ac}",
+        "100%",
+        "%{User-Name}",
+        "$(id)",
+        "0x616263",
+        "tab\tin",
+        "#hash",
+        "{clear}x",
+        &long[..127],
+        &long,
+    ] {
+        let mut p = Pair::new(server(b"ann", User::with_password(password.as_bytes())));
+        for (said, code) in [
+            (password, Code::ACCESS_ACCEPT),
+            (&password[1..], Code::ACCESS_REJECT),
+            (password.trim_matches([' ', '\\', '"']), Code::ACCESS_REJECT),
+        ] {
+            let is_same = said == password;
+            let code = if is_same { Code::ACCESS_ACCEPT } else { code };
+            p.ask_pap(1, b"ann", said.as_bytes());
+            assert_eq!(p.reply().unwrap().code, code, "{said:?} by PAP");
+            let challenge = [5; 16];
+            let proof = [&[9][..], &md5(&[&[9], said.as_bytes(), &challenge])].concat();
+            let reply = ask(&mut p, |a| {
+                a.push_text(kind::USER_NAME, "ann").unwrap().push_bytes(kind::CHAP_PASSWORD, &proof).unwrap();
+                a.push_bytes(kind::CHAP_CHALLENGE, &challenge).unwrap();
+            });
+            assert_eq!(reply.code, code, "{said:?} by CHAP");
+        }
+    }
+}

@@ -139,6 +139,24 @@ fn md5(name: &str) -> peer::Config {
     }
 }
 
+/// RFC 3579 §2.6.3 and §3: whoever logs in by EAP and is refused by its name alone hears a Failure, signed as every answer to EAP is.
+#[test]
+fn a_name_that_is_refused_is_told_so_by_eap() {
+    let mut w = world(&[home(1)], |_| {});
+    for name in
+        ["x@nowhere.example", "x@unknown.example", "", "a@b@c", "x@", "@", "host/", "\\", "CORP\\", "nobody"]
+    {
+        let (reply, event, rounds) = w.eap(md5(name), |_, _| {});
+        let reply = reply.unwrap();
+        let mut packet = Vec::new();
+        assert!(reply.attributes.eap(&mut packet), "{name:?} after {rounds}");
+        assert_eq!((reply.code, packet[0], packet.len()), (Code::ACCESS_REJECT, 4, 4), "{name:?}");
+        assert_eq!(reply.attributes.iter().map(|a| a.kind).collect::<Vec<_>>(), [80, kind::EAP_MESSAGE]);
+        assert!(!matches!(event, Some(peer::Event::Success { .. })), "{name:?}");
+    }
+    assert_eq!(w[1].counters().sessions, 0);
+}
+
 #[test]
 fn a_conversation_stays_with_its_server_though_a_better_one_comes_back() {
     let mut w = world(&[home(1), home(2)], |p| p.servers[0].liveness.answers = 1);
