@@ -12,6 +12,7 @@ mod pppoe;
 mod services;
 mod threads;
 mod tls;
+mod trial;
 mod workloads;
 mod world;
 
