@@ -17,7 +17,7 @@ use usher_core::Duration;
 use usher_sim::Transports;
 use usher_sim::tcp::{
     AckEvery, AckTimer, BackoffReset, Config, CongestionControl, IdleRestart, InitialWindow, LossHalves,
-    LossRecovery, NagleVariant, Recovery, RtoRestart, WindowGrowth, WindowUnit,
+    LossRecovery, NagleVariant, Recovery, RtoRestart, TimestampEcho, WindowGrowth, WindowUnit,
 };
 
 /// The kernel's own retransmission timeout before a measurement (`TCP_TIMEOUT_INIT`).
@@ -261,16 +261,25 @@ pub fn untold(tcp: &Config) -> Vec<Untold> {
         "the kernel's bound is of the variance: a timeout is the round trip and rto_min at least",
     );
     tell(
-        tcp.backoff_reset == BackoffReset::Acknowledgement,
+        tcp.backoff_reset != BackoffReset::Measurement,
         "transport.tcp.backoff_reset",
-        named("acknowledgement"),
+        named(match tcp.backoff_reset {
+            BackoffReset::EitherAcknowledgement => "either-acknowledgement",
+            _ => "acknowledgement",
+        }),
         "the kernel forgets the doubling with a new measurement of the round trip",
     );
     tell(
-        tcp.loss_recovery == LossRecovery::Ns2,
+        tcp.loss_recovery != LossRecovery::Rfc5681,
         "transport.tcp.loss_recovery",
-        named("ns-2"),
+        named(if tcp.loss_recovery == LossRecovery::Ns3 { "ns-3" } else { "ns-2" }),
         "the kernel repairs losses by RFC 6675 and 8985",
+    );
+    tell(
+        tcp.timestamps && tcp.timestamp_echo != TimestampEcho::Rfc7323,
+        "transport.tcp.timestamp_echo",
+        named("pure-acknowledgements"),
+        "the kernel echoes the timestamp of what its last acknowledgement acknowledges",
     );
     tell(
         tcp.rto_restart == RtoRestart::OldTimeout,

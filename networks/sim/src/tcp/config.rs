@@ -82,6 +82,20 @@ pub enum BackoffReset {
     Measurement,
     /// Any acknowledgement of new data, once it has restarted the timer (ns-2's FullTcp).
     Acknowledgement,
+    /// Any acknowledgement of new data, before it restarts the timer, and any of ours that leaves without data (ns-3's `NewAck()` and
+    /// `SendEmptyPacket()`).
+    EitherAcknowledgement,
+}
+
+/// Which of the other side's timestamps is echoed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum TimestampEcho {
+    /// That of the segment which begins where our last acknowledgement ended, or before (RFC 7323 §4.3).
+    #[default]
+    Rfc7323,
+    /// That of the next segment in order, where it begins no later than our last acknowledgement without data ended (ns-3's
+    /// `m_highTxAck`).
+    PureAcknowledgements,
 }
 
 /// What makes the congestion window grow.
@@ -105,6 +119,10 @@ pub enum LossRecovery {
     /// ns-2's FullTcp, plain, Newreno or Sack, with [`CongestionControl::Reno`]. It takes the place of [`WindowGrowth`],
     /// [`LossHalves`], limited transmit and what counts as a duplicate.
     Ns2,
+    /// ns-3's TcpSocketBase, with [`CongestionControl::Cubic`] and [`Recovery::Sack`]: by segments as they left, with its own CUBIC, hybrid
+    /// slow start and proportional rate reduction. It takes the place of [`WindowGrowth`], [`LossHalves`], limited transmit, restarts after
+    /// silence and what counts as a duplicate.
+    Ns3,
 }
 
 /// What the congestion window counts.
@@ -349,6 +367,8 @@ pub struct Config {
     pub window_scale: Option<u8>,
     /// Offer timestamps; off (RFC 7323 §3). Their clock ticks once a millisecond.
     pub timestamps: bool,
+    /// Which of them is echoed; RFC 7323's.
+    pub timestamp_echo: TimestampEcho,
     /// How long the side that closed first stays in TIME-WAIT: twice the maximum segment lifetime. 1 s,
     /// which is far below RFC 9293's 4 minutes, since simulated addresses are not used again.
     pub time_wait: Duration,
@@ -408,6 +428,7 @@ impl Default for Config {
             receive_buffer_max: None,
             window_scale: None,
             timestamps: false,
+            timestamp_echo: TimestampEcho::default(),
             time_wait: Duration::from_secs(1),
             challenge_ack_interval: Duration::from_millis(500),
             variants: Variants::default(),

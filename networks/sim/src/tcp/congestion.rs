@@ -3,9 +3,10 @@
 //! Loss recovery does not know which it is.
 
 use super::bbr::Bbr;
-use super::config::{Config, CongestionControl, LossRecovery};
+use super::config::{Config, CongestionControl, LossRecovery, Recovery};
 use super::cubic::{self, Cubic};
 use super::full_tcp::FullTcp;
+use super::ns3_sender::Ns3Sender;
 use usher_core::{Duration, Instant};
 
 /// The largest congestion window, half the sequence space's comparable range.
@@ -27,6 +28,7 @@ enum Control {
     Cubic(Cubic),
     Bbr(Bbr),
     FullTcp(FullTcp),
+    Ns3(Ns3Sender),
 }
 
 impl Congestion {
@@ -36,6 +38,11 @@ impl Congestion {
                 Some(Box::new(Control::FullTcp(FullTcp::default())))
             }
             CongestionControl::Reno => None,
+            CongestionControl::Cubic
+                if config.loss_recovery == LossRecovery::Ns3 && config.recovery == Recovery::Sack =>
+            {
+                Some(Box::new(Control::Ns3(Ns3Sender::default())))
+            }
             CongestionControl::Cubic => Some(Box::new(Control::Cubic(Cubic::default()))),
             CongestionControl::Bbr => Some(Box::new(Control::Bbr(Bbr::new(iss)))),
         };
@@ -75,6 +82,19 @@ impl Congestion {
     pub(super) fn is_full_tcp(&self) -> bool {
         matches!(self.control.as_deref(), Some(Control::FullTcp(_)))
     }
+    /// What ns-3's sender remembers, where losses are repaired as it does.
+    #[inline]
+    pub(super) fn ns3(&mut self) -> Option<&mut Ns3Sender> {
+        match self.control.as_deref_mut() {
+            Some(Control::Ns3(sender)) => Some(sender),
+            _ => None,
+        }
+    }
+    /// Whether ns-3's sender repairs losses.
+    #[inline]
+    pub(super) fn is_ns3(&self) -> bool {
+        matches!(self.control.as_deref(), Some(Control::Ns3(_)))
+    }
     /// When a segment that BBR holds back may leave.
     #[cold]
     pub(super) fn paced_until(&self) -> Instant {
@@ -113,7 +133,7 @@ impl Congestion {
     /// BBR all of it, so that recovery sends as much as arrives.
     pub(super) fn on_loss(&mut self, flight: u32, mss: u32) {
         let kept = match self.control.as_deref_mut() {
-            None | Some(Control::FullTcp(_)) => flight / 2,
+            None | Some(Control::FullTcp(_) | Control::Ns3(_)) => flight / 2,
             Some(Control::Cubic(cubic)) => {
                 cubic.on_loss(self.cwnd, mss);
                 cubic::reduced(flight)
@@ -136,7 +156,7 @@ impl Congestion {
         self.cwnd = mss;
         self.acked = 0;
         match self.control.as_deref_mut() {
-            None | Some(Control::FullTcp(_)) => {}
+            None | Some(Control::FullTcp(_) | Control::Ns3(_)) => {}
             Some(Control::Cubic(cubic)) => cubic.on_timeout(),
             Some(Control::Bbr(bbr)) => bbr.on_timeout(),
         }

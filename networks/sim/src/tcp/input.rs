@@ -4,7 +4,7 @@ use super::config::LossHalves;
 use super::connection::{Connection, State};
 use super::receive_buffer::{Unread, cut};
 use super::segment::{Flags, Segment};
-use super::{AckEvery, AckTimer, InitialWindow, WindowUpdate, seq};
+use super::{AckEvery, AckTimer, InitialWindow, TimestampEcho, WindowUpdate, seq};
 use std::sync::Arc;
 use usher_core::{CloseReason, Duration, Instant};
 
@@ -96,6 +96,10 @@ impl Connection {
         let window = if one { self.mss } else { self.config.initial_window.bytes(self.mss) };
         self.congestion.open(window, self.rtt.srtt());
         self.full_tcp_open(window);
+        if self.congestion.is_ns3() && !self.active_open {
+            // The first data is acknowledged at once (ProcessSynRcvd()).
+            self.unacked_segments = u8::MAX;
+        }
         self.begin_rack();
         self.wake = true;
         if let Some(mut held) = self.reassembly.take() {
@@ -246,7 +250,11 @@ impl Connection {
             self.wake = true;
             return false;
         }
-        if old || seq::le(start, ts.last_ack_sent) {
+        let echoed = match self.config.timestamp_echo {
+            TimestampEcho::Rfc7323 => true,
+            TimestampEcho::PureAcknowledgements => start == self.rcv_nxt,
+        };
+        if old || (echoed && seq::le(start, ts.last_ack_sent)) {
             ts.recent = val;
             ts.recent_at = now;
         }

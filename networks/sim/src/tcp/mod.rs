@@ -24,6 +24,8 @@ mod cubic;
 mod fast_open;
 mod full_tcp;
 mod input;
+mod ns3_cubic;
+mod ns3_sender;
 mod output;
 mod rack;
 mod receive_buffer;
@@ -43,8 +45,8 @@ mod tests;
 pub use codec::{ParseError, round_trip};
 pub use config::{
     AckEvery, AckTimer, BackoffReset, Config, CongestionControl, DelayedAck, IdleRestart, InitialWindow,
-    LossHalves, LossRecovery, NagleVariant, Recovery, RtoRestart, Variants, WindowGrowth, WindowUnit,
-    WindowUpdate,
+    LossHalves, LossRecovery, NagleVariant, Recovery, RtoRestart, TimestampEcho, Variants, WindowGrowth,
+    WindowUnit, WindowUpdate,
 };
 pub use connection::{Connection, Data, Event, State, Stats};
 pub use fast_open::{FastOpenCache, FastOpenCookie};

@@ -4,7 +4,9 @@ use super::bbr::Sending;
 use super::connection::{Connection, Rare, State, Timer};
 use super::recovery::timestamp;
 use super::segment::{Flags, Options, Segment};
-use super::{IdleRestart, NagleVariant, Recovery, WindowGrowth, WindowUpdate, seq};
+use super::{
+    BackoffReset, IdleRestart, NagleVariant, Recovery, TimestampEcho, WindowGrowth, WindowUpdate, seq,
+};
 use usher_core::{Duration, Instant};
 
 /// SACK blocks in a segment of ns-2's (`max_sack_blocks_`).
@@ -80,6 +82,7 @@ impl Connection {
     fn reply_or_handshake(&mut self, now: Instant) -> Segment {
         let segment = if self.has_answer() { self.aside_mut().answer.take() } else { None };
         let segment = segment.unwrap_or_else(|| self.handshake(now));
+        self.ns3_next_repair();
         self.has_left();
         segment
     }
@@ -148,6 +151,9 @@ impl Connection {
         if !self.congestion.is_reno() {
             if self.congestion.is_full_tcp() {
                 return self.full_tcp_output(now);
+            }
+            if self.congestion.is_ns3() {
+                return self.ns3_output(now);
             }
             if self.held_by_pace(now) {
                 return None;
@@ -256,7 +262,7 @@ impl Connection {
 
     #[cold]
     fn room_beside_blocks(&self) -> u32 {
-        let len = self.options(Instant::ZERO).map_or(0, |o| o.wire_len());
+        let len = self.options(Instant::ZERO, true).map_or(0, |o| o.wire_len());
         let base = if self.timestamps.is_some() { 12 } else { 0 };
         self.mss - (len - base).min(self.mss / 2)
     }
@@ -542,6 +548,9 @@ impl Connection {
             return None;
         }
         self.pure_acks_sent += 1;
+        if self.config.backoff_reset == BackoffReset::EitherAcknowledgement {
+            self.rtt.forget_back_off(&self.config);
+        }
         Some(self.outgoing(self.snd_nxt(), 0, Flags::ACK))
     }
 
@@ -564,7 +573,9 @@ impl Connection {
         self.unacked_bytes = 0;
         let window = self.announce();
         let options = if self.timestamps.is_some() || self.reassembly.is_some() {
-            let options = self.options(now).map(Box::new);
+            // ns-3 reports nothing beside data.
+            let reports = len == 0 || !self.congestion.is_ns3();
+            let options = self.options(now, reports).map(Box::new);
             if let Some(held) = &mut self.reassembly
                 && held.duplicate.take().is_some()
                 && held.is_empty()
@@ -575,7 +586,9 @@ impl Connection {
         } else {
             None
         };
-        if let Some(ts) = &mut self.timestamps {
+        if let Some(ts) = &mut self.timestamps
+            && (len == 0 || self.config.timestamp_echo == TimestampEcho::Rfc7323)
+        {
             ts.last_ack_sent = self.rcv_nxt;
         }
         let payload = match &self.send_buffer {
@@ -585,13 +598,13 @@ impl Connection {
         Segment { seq: at, ack: self.rcv_nxt, len, window, flags, options, payload }
     }
 
-    fn options(&self, now: Instant) -> Option<Options> {
+    fn options(&self, now: Instant, reports: bool) -> Option<Options> {
         let mut options = Options {
             timestamps: self.timestamps.as_ref().map(|t| (timestamp(now), t.recent)),
             ..Default::default()
         };
         // What came with a SYN waits at the acknowledgement itself, and is no block beyond it.
-        let beyond = self.sack_ok && self.state != State::SynReceived;
+        let beyond = reports && self.sack_ok && self.state != State::SynReceived;
         if let (true, Some(held)) = (beyond, &self.reassembly) {
             for &(left, right) in held.duplicate.iter().chain(held.runs()) {
                 options.sack.push(left, right);

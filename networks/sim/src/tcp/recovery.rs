@@ -33,6 +33,10 @@ impl Connection {
             self.full_tcp_ack(now, s);
             return self.state != State::Closed;
         }
+        if self.congestion.is_ns3() {
+            self.ns3_ack(now, s);
+            return self.state != State::Closed;
+        }
         let mut sacked = 0;
         if let Some(options) = &s.options
             && self.sack_ok
@@ -114,17 +118,12 @@ impl Connection {
         let ack = s.ack;
         let acked = ack.wrapping_sub(self.una);
         let held = self.rtt.rto(&self.config);
+        if self.retries > 0 && self.config.backoff_reset == BackoffReset::EitherAcknowledgement {
+            self.rtt.forget_back_off(&self.config);
+        }
         let counted = self.counted().map(|rack| (rack.acknowledged(ack), rack.in_flight(self.max)));
         self.measure(now, s);
-        self.una = ack;
-        self.nxt = seq::max(self.nxt, ack);
-        let backed_off = std::mem::take(&mut self.retries) > 0;
-        if let Some(buffer) = &mut self.send_buffer {
-            buffer.release(ack);
-            if buffer.is_empty() {
-                self.send_buffer = None;
-            }
-        }
+        let backed_off = self.release(ack);
         if let Some(board) = &mut self.scoreboard {
             board.advance(ack);
             if board.is_empty() && !self.in_recovery {
@@ -167,6 +166,20 @@ impl Connection {
         if self.fin_sent && self.una == self.end.wrapping_add(1) {
             self.fin_acknowledged(now);
         }
+    }
+
+    /// What lies before `ack` is acknowledged; answers whether the timer had expired for it.
+    #[inline]
+    pub(super) fn release(&mut self, ack: u32) -> bool {
+        self.una = ack;
+        self.nxt = seq::max(self.nxt, ack);
+        if let Some(buffer) = &mut self.send_buffer {
+            buffer.release(ack);
+            if buffer.is_empty() {
+                self.send_buffer = None;
+            }
+        }
+        std::mem::take(&mut self.retries) > 0
     }
 
     #[inline]
@@ -213,7 +226,7 @@ impl Connection {
         });
     }
 
-    fn fin_acknowledged(&mut self, now: Instant) {
+    pub(super) fn fin_acknowledged(&mut self, now: Instant) {
         match self.state {
             State::FinWait1 => self.state = State::FinWait2,
             State::Closing => self.enter_time_wait(now),

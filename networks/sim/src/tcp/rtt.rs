@@ -1,6 +1,6 @@
 //! The retransmission timeout of RFC 6298.
 
-use super::config::{BackoffReset, Config};
+use super::config::{BackoffReset, Config, LossRecovery};
 use usher_core::Duration;
 
 /// Smoothed round-trip time, its variation, and the timeout that follows from them.
@@ -58,7 +58,9 @@ impl Rtt {
     }
     /// The timeout that the measurements give (§2.3, §2.4).
     fn measured_rto(&self, config: &Config) -> Duration {
-        self.unbounded_rto(config).max(config.min_rto).min(config.max_rto)
+        let rto = self.unbounded_rto(config).max(config.min_rto);
+        // ns-3 bounds only what it doubles.
+        if config.loss_recovery == LossRecovery::Ns3 { rto } else { rto.min(config.max_rto) }
     }
     fn unbounded_rto(&self, config: &Config) -> Duration {
         let tick = config.rtt_tick.as_nanos();
@@ -90,7 +92,7 @@ impl Rtt {
         }
         if config.initial_rto < config.rto_after_syn_loss {
             self.rto = config.rto_after_syn_loss;
-        } else if config.backoff_reset == BackoffReset::Acknowledgement {
+        } else if config.backoff_reset != BackoffReset::Measurement {
             self.forget_back_off(config);
         }
     }

@@ -79,6 +79,8 @@ impl Connection {
             self.syn_now = true;
         } else if self.congestion.is_full_tcp() {
             self.full_tcp_timeout();
+        } else if self.congestion.is_ns3() {
+            self.ns3_timeout(now);
         } else {
             // A segment that is lost again halves nothing again.
             if self.config.loss_halves == LossHalves::Window {

@@ -15,6 +15,7 @@ mod full_tcp;
 mod handshake;
 mod loss;
 mod ns2;
+mod ns3;
 mod rack;
 mod receive_tuning;
 mod requirements;

@@ -1,0 +1,527 @@
+//! ns-3's TCP as a sender with SACK, CUBIC and proportional rate reduction (tcp-socket-base.cc, tcp-tx-buffer.cc and
+//! tcp-prr-recovery.cc of ns-3.37).
+//!
+//! It counts segments as they left: one is lost once three that lie above it were reported, however small they are. What parts it from
+//! RFC 6675 beside that stands in `docs/transports.md`.
+
+use super::connection::{Connection, Timer};
+use super::ns3_cubic::{Ns3Cubic, WindowState};
+use super::output::Outgoing;
+use super::recovery::timestamp;
+use super::segment::Segment;
+use super::seq;
+use std::collections::VecDeque;
+use usher_core::{Duration, Instant};
+
+/// `TcpCongState_t`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Phase {
+    #[default]
+    Open,
+    Disorder,
+    Recovery,
+    Loss,
+}
+
+/// A segment under way (`TcpTxItem`).
+#[derive(Clone, Copy, Debug)]
+struct SentSegment {
+    start: u32,
+    end: u32,
+    reported: bool,
+    lost: bool,
+    /// It was sent again since the last timeout.
+    again: bool,
+}
+
+impl SentSegment {
+    fn len(&self) -> u32 {
+        self.end.wrapping_sub(self.start)
+    }
+    /// How often it counts as in the network: what was sent again counts beside what is thought to be there.
+    fn copies(&self) -> i64 {
+        1 + i64::from(self.again) - i64::from(self.reported) - i64::from(self.lost)
+    }
+}
+
+/// What may measure a round trip (`RttHistory`).
+#[derive(Clone, Copy, Debug)]
+struct TimedSegment {
+    start: u32,
+    end: u32,
+    at: Instant,
+    again: bool,
+}
+
+/// What it remembers beside what every connection does.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ns3Sender {
+    sent: VecDeque<SentSegment>,
+    timed: VecDeque<TimedSegment>,
+    phase: Phase,
+    /// The point up to which a loss is repaired has not been acknowledged (`m_recoverActive`).
+    repairing: bool,
+    /// A partial acknowledgement has come in this recovery (`m_isFirstPartialAck` is its contrary).
+    partial_seen: bool,
+    /// Acknowledged octets that are no whole segment yet (`m_bytesAckedNotProcessed`).
+    rest: u32,
+    /// What was in the network when that was last looked at (`m_bytesInFlight`).
+    in_flight: i64,
+    /// `m_prrDelivered`, `m_prrOut` and `m_recoveryFlightSize`, in octets.
+    delivered: u32,
+    out: u32,
+    flight_before: u32,
+    cubic: Ns3Cubic,
+    /// Retransmissions that an acknowledgement asked for, beside the first.
+    ready: VecDeque<Segment>,
+}
+
+impl Ns3Sender {
+    /// `BytesInFlight()`.
+    fn look(&mut self) -> i64 {
+        self.in_flight = self.sent.iter().map(|one| one.copies() * i64::from(one.len())).sum();
+        self.in_flight
+    }
+    /// Takes in what is reported; answers how many octets are news (`Update()`, `UpdateLostCount()`).
+    fn report(&mut self, blocks: &[(u32, u32)], threshold: u32) -> u32 {
+        let mut news = 0;
+        for one in self.sent.iter_mut().filter(|one| !one.reported) {
+            if blocks.iter().any(|&(left, right)| seq::le(left, one.start) && seq::le(one.end, right)) {
+                (one.reported, one.lost) = (true, false);
+                news += one.len();
+            }
+        }
+        if news > 0 {
+            let mut above = 0;
+            for one in self.sent.iter_mut().rev() {
+                above += u32::from(one.reported);
+                one.lost |= above >= threshold && !one.reported;
+            }
+        }
+        news
+    }
+    /// Lets go of what is acknowledged; answers how many octets of it were not reported before (`DiscardUpTo()`).
+    fn discard(&mut self, ack: u32) -> u32 {
+        let mut news = 0;
+        while let Some(first) = self.sent.front_mut()
+            && seq::lt(first.start, ack)
+        {
+            if seq::lt(ack, first.end) {
+                first.start = ack;
+                break;
+            }
+            news += if first.reported { 0 } else { first.len() };
+            self.sent.pop_front();
+        }
+        news
+    }
+    /// What was sent again ends here, and was not reported (`IsRetransmittedDataAcked()`).
+    fn repeated_up_to(&self, end: u32) -> bool {
+        self.sent.iter().any(|one| one.end == end && one.again && !one.reported)
+    }
+    /// Whether what lies at `at` or above is lost before something is reported (`IsLost()`).
+    fn is_lost(&self, at: u32) -> bool {
+        let highest = self.sent.iter().rfind(|one| one.reported).map(|one| one.start);
+        let mut above = self.sent.iter().filter(|one| seq::le(at, one.start));
+        highest.is_some_and(|highest| seq::lt(at, highest))
+            && above.find(|one| one.lost || one.reported).is_some_and(|one| one.lost)
+    }
+    /// The first segment that is lost and was not sent again (rule 1 of `NextSeg()`).
+    fn next_lost(&self) -> Option<u32> {
+        self.sent.iter().find(|one| one.lost && !one.again && !one.reported).map(|one| one.start)
+    }
+    /// The first one that may be (rule 3).
+    fn next_doubtful(&self) -> Option<u32> {
+        self.sent.iter().find(|one| !one.again && !one.reported).map(|one| one.start)
+    }
+    /// Cuts at most so many octets from what begins at `start`, of two segments at most, and answers where they end
+    /// (`GetTransmittedSegment()`).
+    fn cut(&mut self, start: u32, most: u32) -> u32 {
+        let at = self.sent.partition_point(|one| seq::lt(one.start, start));
+        let Some(&one) = self.sent.get(at) else { return start };
+        let next = self.sent.get(at + 1).filter(|next| !next.reported && next.lost == one.lost).copied();
+        let len = most.min(one.len() + next.map_or(0, |next| next.len()));
+        if len > one.len()
+            && let Some(next) = next
+        {
+            self.sent[at] = SentSegment { end: next.end, again: one.again && next.again, ..one };
+            self.sent.remove(at + 1);
+        }
+        let (whole, end) = (self.sent[at], start.wrapping_add(len));
+        if end != whole.end {
+            self.sent.insert(at + 1, SentSegment { start: end, ..whole });
+        }
+        self.sent[at] = SentSegment { end, again: true, ..whole };
+        end
+    }
+    /// The congestion window by which a recovery goes on (`TcpPrrRecovery::DoRecovery()`). Its numbers have no signs, and one that is
+    /// less than nothing is a large one.
+    fn reduced(&mut self, delivered: u32, ssthresh: u32, mss: u32, repaired: bool) -> u32 {
+        self.delivered = self.delivered.wrapping_add(delivered);
+        let room = i64::from(ssthresh) - self.in_flight;
+        let may = if room < 0 {
+            let share = u64::from(self.delivered) * u64::from(ssthresh);
+            share.div_ceil(u64::from(self.flight_before.max(1))) as i64 - i64::from(self.out)
+        } else {
+            let limit = if repaired {
+                self.delivered.wrapping_sub(self.out).max(delivered).wrapping_add(mss)
+            } else {
+                delivered
+            };
+            i64::from(limit as i32).min(room)
+        };
+        let least = if self.out > 0 { 0 } else { mss };
+        (self.in_flight + may.max(i64::from(least))).max(0) as u32
+    }
+    /// `UpdateRttHistory()`.
+    fn time(&mut self, now: Instant, start: u32, end: u32, again: bool) {
+        if !again {
+            self.timed.push_back(TimedSegment { start, end, at: now, again });
+        } else if let Some(one) =
+            self.timed.iter_mut().find(|one| seq::le(one.start, start) && seq::lt(start, one.end))
+        {
+            one.again = true;
+            one.end = end;
+        }
+    }
+}
+
+impl Connection {
+    fn ns3_state(&self, now: Instant) -> WindowState {
+        WindowState {
+            now,
+            cwnd: self.congestion.cwnd,
+            ssthresh: self.congestion.ssthresh,
+            mss: self.mss,
+            rtt: self.rtt.srtt().unwrap_or_default(),
+            ack: self.una,
+            max: self.max,
+        }
+    }
+
+    /// `EstimateRtt()`: the earliest segment alone measures, unless it was sent again.
+    fn ns3_measure(&mut self, now: Instant, s: &Segment) {
+        let Some(sender) = self.congestion.ns3() else { return };
+        let first = sender.timed.front().filter(|one| !one.again && seq::le(one.end, s.ack)).copied();
+        while sender.timed.front().is_some_and(|one| seq::le(one.end, s.ack)) {
+            sender.timed.pop_front();
+        }
+        let Some(first) = first else { return };
+        let echo = s.options.as_ref().and_then(|o| o.timestamps).filter(|_| self.timestamps.is_some());
+        let rtt = match echo {
+            Some((_, echo)) => {
+                let ticks = timestamp(now).wrapping_sub(echo);
+                if ticks == 0 { Duration::from_micros(1) } else { Duration::from_millis(ticks.into()) }
+            }
+            None => now - first.at,
+        };
+        self.rtt.sample(&self.config, rtt, 1);
+    }
+
+    /// `ReceivedAck()`, with all that it calls.
+    #[cold]
+    pub(super) fn ns3_ack(&mut self, now: Instant, s: &Segment) {
+        let (ack, before, recover, mss) = (s.ack, self.una, self.recover, self.mss);
+        self.wake = true;
+        self.tail_now = true;
+        self.ns3_measure(now, s);
+        if seq::lt(ack, before) {
+            return;
+        }
+        let threshold = u32::from(self.config.dup_threshold);
+        let Some(sender) = self.congestion.ns3() else { return };
+        let blocks = s.options.as_ref().map_or(&[][..], |o| o.sack.as_slice());
+        let reported = sender.report(blocks, threshold);
+        let repaired = sender.phase == Phase::Recovery
+            && seq::lt(ack, recover)
+            && (0..ack.wrapping_sub(before) / mss).any(|i| sender.repeated_up_to(ack.wrapping_sub(i * mss)));
+        let delivered = reported + sender.discard(ack);
+        sender.look();
+        if ack != before {
+            self.release(ack);
+        }
+        let duplicates = self.dup_acks;
+        if reported > 0 {
+            self.count().duplicate_acks += 1;
+            self.ns3_duplicate(now, delivered, repaired);
+        }
+        if ack == before {
+            if ack != self.max {
+                self.ns3_acknowledged(now);
+            }
+            return;
+        }
+        self.ns3_progress(now, before, reported > 0, duplicates, (delivered, repaired));
+        if self.fin_sent && self.una == self.end.wrapping_add(1) {
+            self.fin_acknowledged(now);
+        }
+    }
+
+    /// `PktsAcked()`.
+    fn ns3_acknowledged(&mut self, now: Instant) {
+        let state = self.ns3_state(now);
+        if self.congestion.ns3().is_some_and(|sender| sender.cubic.on_acknowledged(state)) {
+            self.congestion.ssthresh = self.congestion.cwnd;
+        }
+    }
+
+    /// `IncreaseWindow()`.
+    fn ns3_grow(&mut self, now: Instant, segments: u32) {
+        let state = self.ns3_state(now);
+        let Some(sender) = self.congestion.ns3() else { return };
+        let window = sender.cubic.grown(state, segments);
+        self.congestion.set_cwnd(window);
+    }
+
+    /// An acknowledgement reports something new (`DupAck()`).
+    fn ns3_duplicate(&mut self, now: Instant, delivered: u32, repaired: bool) {
+        let (una, recover, mss) = (self.una, self.recover, self.mss);
+        let (threshold, ssthresh) = (u32::from(self.config.dup_threshold), self.congestion.ssthresh);
+        let Some(sender) = self.congestion.ns3() else { return };
+        match sender.phase {
+            Phase::Loss => {}
+            Phase::Recovery => {
+                let window = sender.reduced(delivered, ssthresh, mss, repaired);
+                self.congestion.set_cwnd(window);
+            }
+            Phase::Open | Phase::Disorder => {
+                sender.phase = Phase::Disorder;
+                let beyond = !sender.repairing || seq::le(recover, una);
+                let lost = sender.is_lost(una.wrapping_add(mss));
+                self.dup_acks += 1;
+                if (self.dup_acks == threshold && beyond) || lost {
+                    self.ns3_recover(now, delivered, repaired);
+                }
+            }
+        }
+    }
+
+    /// `EnterRecovery()`.
+    fn ns3_recover(&mut self, now: Instant, delivered: u32, repaired: bool) {
+        self.count().fast_retransmits += 1;
+        let (una, max, mss, cwnd) = (self.una, self.max, self.mss, self.congestion.cwnd);
+        self.recover = max;
+        let Some(sender) = self.congestion.ns3() else { return };
+        if !sender.is_lost(una)
+            && let Some(first) = sender.sent.front_mut()
+        {
+            (first.lost, first.again, first.reported) = (true, false, false);
+        }
+        sender.repairing = true;
+        sender.phase = Phase::Recovery;
+        sender.look();
+        let ssthresh = sender.cubic.on_loss(cwnd, mss);
+        (sender.delivered, sender.out, sender.flight_before) = (0, 0, max.wrapping_sub(una));
+        let window = sender.reduced(delivered, ssthresh, mss, repaired);
+        self.congestion.ssthresh = ssthresh;
+        self.congestion.set_cwnd(window);
+        self.ns3_repair(now);
+    }
+
+    /// New data was acknowledged (the rest of `ProcessAck()`).
+    fn ns3_progress(
+        &mut self,
+        now: Instant,
+        before: u32,
+        duplicate: bool,
+        duplicates: u32,
+        (delivered, repaired): (u32, bool),
+    ) {
+        let (ack, recover, mss, ssthresh) = (self.una, self.recover, self.mss, self.congestion.ssthresh);
+        let acked = ack.wrapping_sub(before);
+        let below = seq::lt(ack, recover);
+        if !duplicate {
+            self.dup_acks = 0;
+        }
+        let Some(sender) = self.congestion.ns3() else { return };
+        sender.rest += acked % mss;
+        let mut segments = acked / mss + sender.rest / mss;
+        sender.rest %= mss;
+        match sender.phase {
+            Phase::Recovery if below => {
+                if segments > 0 {
+                    let window = sender.reduced(delivered, ssthresh, mss, repaired);
+                    self.congestion.set_cwnd(window);
+                }
+                let repeated = self.congestion.ns3().is_some_and(|s| s.repeated_up_to(ack.wrapping_add(mss)));
+                if !repeated {
+                    self.ns3_repair(now);
+                }
+                self.ns3_acknowledged(now);
+                let first =
+                    self.congestion.ns3().is_some_and(|s| !std::mem::replace(&mut s.partial_seen, true));
+                self.ns3_restart(now, first);
+                return;
+            }
+            Phase::Loss if below => {
+                self.ns3_acknowledged(now);
+                self.ns3_grow(now, segments);
+                self.ns3_restart(now, true);
+                return;
+            }
+            Phase::Open => self.ns3_acknowledged(now),
+            Phase::Disorder => {
+                if !duplicate {
+                    sender.phase = Phase::Open;
+                }
+                if segments >= duplicates {
+                    self.ns3_acknowledged(now);
+                }
+            }
+            Phase::Recovery => {
+                sender.partial_seen = false;
+                segments = acked / mss;
+                self.ns3_acknowledged(now);
+                self.dup_acks = 0;
+                if let Some(sender) = self.congestion.ns3() {
+                    sender.phase = Phase::Open;
+                }
+                self.congestion.set_cwnd(self.congestion.ssthresh);
+            }
+            Phase::Loss => {
+                sender.partial_seen = false;
+                sender.phase = Phase::Open;
+                segments = ack.wrapping_sub(recover) / mss;
+                self.ns3_acknowledged(now);
+            }
+        }
+        let Some(sender) = self.congestion.ns3() else { return };
+        sender.repairing &= below;
+        // Where duplicates go on, neither window nor timer do.
+        if sender.phase == Phase::Open {
+            self.ns3_grow(now, segments);
+            self.ns3_restart(now, true);
+        } else if self.una == self.end.wrapping_add(u32::from(self.fin_sent)) {
+            self.stop_timer();
+        }
+    }
+
+    /// `NewAck()`: the timeout is calculated anew, and the timer maybe restarted.
+    fn ns3_restart(&mut self, now: Instant, restarts: bool) {
+        if restarts {
+            self.rtt.forget_back_off(&self.config);
+            self.arm_retransmission(now);
+        }
+        if self.una == self.end.wrapping_add(u32::from(self.fin_sent)) {
+            self.stop_timer();
+        }
+    }
+
+    /// Sends something at once, whatever the window: what is lost, or new data, or the first segment again (`DoRetransmit()`).
+    fn ns3_repair(&mut self, now: Instant) {
+        let (una, mss) = (self.una, self.mss);
+        let lost = self.congestion.ns3().and_then(|sender| sender.next_lost());
+        let (start, most) = lost.map(|at| (at, mss)).or_else(|| self.ns3_unsent()).unwrap_or((una, mss));
+        let Some(outgoing) = self.ns3_send(now, start, most) else { return };
+        let segment = self.segment(now, outgoing);
+        if self.has_answer() {
+            if let Some(sender) = self.congestion.ns3() {
+                sender.ready.push_back(segment);
+            }
+        } else {
+            self.answer(Some(segment));
+        }
+    }
+
+    /// What an acknowledgement asked for beside what has just left.
+    pub(super) fn ns3_next_repair(&mut self) {
+        if let Some(segment) = self.congestion.ns3().and_then(|sender| sender.ready.pop_front()) {
+            self.answer(Some(segment));
+        }
+    }
+
+    /// New data, as far as the other side's window goes (rule 2 of `NextSeg()`).
+    fn ns3_unsent(&self) -> Option<(u32, u32)> {
+        let room = self.wnd.saturating_sub(self.max.wrapping_sub(self.una)).min(self.mss);
+        let fin = self.fin_queued && !self.fin_sent;
+        (room > 0 && (seq::lt(self.nxt, self.end) || (fin && self.nxt == self.end)))
+            .then_some((self.nxt, room))
+    }
+
+    /// Sends at most so many octets from `start` (`SendDataPacket()`).
+    fn ns3_send(&mut self, now: Instant, start: u32, most: u32) -> Option<Outgoing> {
+        let (end, nxt) = (self.end, self.nxt);
+        let sender = self.congestion.ns3()?;
+        sender.look();
+        let again = seq::lt(start, nxt);
+        let to = if again {
+            sender.cut(start, most)
+        } else {
+            start.wrapping_add(seq::ahead(start, end).min(most))
+        };
+        let fin = if again { seq::lt(end, to) } else { to == end && self.fin_queued };
+        let data_end = if again && fin { end } else { to };
+        let outgoing = self.send(now, start, data_end.wrapping_sub(start), fin);
+        let to = start.wrapping_add(outgoing.sequence_len());
+        let sender = self.congestion.ns3()?;
+        if !again {
+            sender.sent.push_back(SentSegment { start, end: to, reported: false, lost: false, again });
+        }
+        sender.time(now, start, to, again);
+        if sender.phase == Phase::Recovery {
+            sender.out = sender.out.wrapping_add(to.wrapping_sub(start));
+        }
+        Some(outgoing)
+    }
+
+    /// The next segment that may leave (`SendPendingData()`). An acknowledgement that is due leaves before.
+    #[cold]
+    pub(super) fn ns3_output(&mut self, now: Instant) -> Option<Outgoing> {
+        self.tail_now = self.ack_now;
+        if self.ack_now {
+            return None;
+        }
+        let (mss, end) = (self.mss, self.end.wrapping_add(u32::from(self.fin_queued)));
+        let window = i64::from(self.wnd.min(self.congestion.cwnd));
+        let sender = self.congestion.ns3()?;
+        let available = (window - sender.look()).max(0) as u32;
+        let doubtful = sender.next_doubtful().filter(|_| sender.phase == Phase::Recovery);
+        let lost = sender.next_lost();
+        let next = lost
+            .map(|at| (at, mss))
+            .or_else(|| self.ns3_unsent())
+            .or(doubtful.map(|at| (at, mss)))
+            .filter(|_| available > 0);
+        let Some((start, most)) = next else { return self.ns3_persist(now) };
+        let waiting = seq::ahead(start, end);
+        let silly = available < mss && waiting > available && self.config.silly_window_avoidance;
+        let nagle = self.config.nagle && self.una != self.max && waiting < mss;
+        if silly || nagle {
+            return self.ns3_persist(now);
+        }
+        let outgoing = self.ns3_send(now, start, most.min(available))?;
+        // Whether more may leave is looked at anew.
+        self.tail_now = true;
+        Some(outgoing)
+    }
+
+    /// A window that takes nothing is asked again.
+    fn ns3_persist(&mut self, now: Instant) -> Option<Outgoing> {
+        let waits = seq::ahead(self.nxt, self.end);
+        let quiet = self.una == self.nxt && self.una == self.max;
+        let asks = waits > 0 && quiet && (self.timer == Timer::Off || self.probe_now);
+        if asks { self.persist(now, waits.min(self.wnd).min(self.mss)) } else { None }
+    }
+
+    /// The retransmission timer has expired, and its timeout is doubled (`ReTxTimeout()`).
+    #[cold]
+    pub(super) fn ns3_timeout(&mut self, now: Instant) {
+        let (state, mss) = (self.ns3_state(now), self.mss);
+        self.recover = self.max;
+        self.dup_acks = 0;
+        self.tail_now = true;
+        let Some(sender) = self.congestion.ns3() else { return };
+        for one in &mut sender.sent {
+            one.lost |= !one.reported;
+            one.again = false;
+        }
+        sender.timed.clear();
+        sender.ready.clear();
+        sender.repairing = true;
+        sender.phase = Phase::Loss;
+        let ssthresh = sender.cubic.on_loss(state.cwnd, mss);
+        sender.cubic.on_timeout(state);
+        self.congestion.ssthresh = ssthresh;
+        self.congestion.set_cwnd(mss);
+    }
+}
