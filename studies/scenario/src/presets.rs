@@ -9,17 +9,18 @@ use usher_config::Collector;
 use usher_config::tree::{self, Entry, Item, Step, TreeNode};
 
 /// The presets of one protocol: name and settings.
-type Presets = [(&'static str, &'static str); 3];
+type Presets = &'static [(&'static str, &'static str)];
 
 /// The presets of TCP.
-pub const TCP: Presets = [
+pub const TCP: Presets = &[
     ("rfc", include_str!("../presets/tcp-rfc.toml")),
     ("ns-2", include_str!("../presets/tcp-ns-2.toml")),
+    ("ns-3", include_str!("../presets/tcp-ns-3.toml")),
     ("linux", include_str!("../presets/tcp-linux.toml")),
 ];
 
 /// The presets of SCTP.
-pub const SCTP: Presets = [
+pub const SCTP: Presets = &[
     ("rfc", include_str!("../presets/sctp-rfc.toml")),
     ("ns-2", include_str!("../presets/sctp-ns-2.toml")),
     ("linux", include_str!("../presets/sctp-linux.toml")),
@@ -30,11 +31,15 @@ const SHARED: &str = "transport.nagle";
 /// The settings that it decides.
 const OF_EACH: [&str; 2] = ["transport.tcp.nagle", "transport.sctp.nagle"];
 
+/// How many presets a protocol has at most.
+const MOST: usize = 4;
+const _: () = assert!(TCP.len() <= MOST && SCTP.len() <= MOST);
+
 /// What a list says, in its order.
 type Settings = Vec<(String, Value)>;
 
 /// TCP's and SCTP's settings, each list read once: a study asks for them for every value of its axes.
-static READ: [[OnceLock<Settings>; 3]; 2] = [const { [const { OnceLock::new() }; 3] }; 2];
+static READ: [[OnceLock<Settings>; MOST]; 2] = [const { [const { OnceLock::new() }; MOST] }; 2];
 
 fn read(text: &str) -> Settings {
     let settings = tree::parse(0, &mut Collector::new("preset", text));
@@ -86,7 +91,7 @@ pub(crate) fn fill(study: &mut TreeNode) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Sctp, Tcp, Transport};
+    use crate::model::{Sctp, Tcp, TimestampEcho, Transport};
     use crate::{Mode, Overrides, Study};
 
     const NAGLE: &str = "[transport]\nnagle = false";
@@ -150,14 +155,15 @@ mod tests {
     fn a_preset_may_be_varied() {
         let text = crate::template().replace(NAGLE, "[transport.tcp]\npreset = \"ns-2\"");
         let study = Study::parse("t", "t.toml", &text).unwrap_or_else(|f| panic!("{f}"));
-        for (preset, most) in [("rfc", "60 s"), ("ns-2", "60 s"), ("linux", "120 s")] {
+        for (preset, most) in [("rfc", "60 s"), ("ns-2", "60 s"), ("ns-3", "60 s"), ("linux", "120 s")] {
             let mut overrides = Overrides::default();
             overrides.set(&format!("transport.tcp.preset={preset}")).unwrap();
             let plan = study.plan(Mode::Quick, &overrides).unwrap_or_else(|f| panic!("{f}"));
             let tcp = &plan.points[0].scenario.transport.tcp;
             assert_eq!(tcp.rto_max.get().to_string(), most, "{preset}");
-            // ns-2's list alone has a segment size, and nothing of it is left.
-            assert_eq!(tcp.mss.is_some(), preset == "ns-2", "{preset}");
+            // Two lists have a segment size, and nothing of them is left.
+            let size = [("ns-2", 536), ("ns-3", 548)].iter().find(|(name, _)| *name == preset);
+            assert_eq!(tcp.mss.map(|s| s.bytes()), size.map(|(_, bytes)| *bytes), "{preset}");
         }
     }
 
@@ -165,7 +171,7 @@ mod tests {
     fn the_page_shows_the_lists_as_they_are() {
         let page = include_str!("../../../docs/transports.md");
         for presets in [TCP, SCTP] {
-            let lists = presets.map(|(_, text)| {
+            let read = |(_, text): &(&'static str, &'static str)| {
                 let line = |l: &'static str| {
                     let (key, rest) = l.split_once(" = ")?;
                     let value = match rest.strip_prefix('"') {
@@ -175,13 +181,14 @@ mod tests {
                     Some((key, value))
                 };
                 text.lines().filter(|l| !l.starts_with('#')).filter_map(line).collect::<Vec<_>>()
-            });
+            };
+            let lists: Vec<_> = presets.iter().map(read).collect();
             for (key, _) in lists.iter().flatten() {
                 let cell = |list: &Vec<(&str, &str)>| {
                     list.iter().find(|(k, _)| k == key).map_or(String::new(), |(_, v)| format!("`{v}`"))
                 };
-                let [rfc, ns2, linux] = [cell(&lists[0]), cell(&lists[1]), cell(&lists[2])];
-                let row = format!("| `{key}` | {rfc} | {ns2} | {linux} | ");
+                let cells: Vec<_> = lists.iter().map(cell).collect();
+                let row = format!("| `{key}` | {} | ", cells.join(" | "));
                 assert!(page.contains(&row), "docs/transports.md lacks {row}");
             }
         }
@@ -192,5 +199,25 @@ mod tests {
         let text = crate::template().replace(NAGLE, "[transport.tcp]\npreset = \"bsd\"");
         let faults = Study::parse("t", "t.toml", &text).unwrap_err().to_string();
         assert!(faults.contains("bsd") && faults.contains("linux"), "{faults}");
+    }
+
+    #[test]
+    fn a_preset_may_be_an_axis() {
+        let axis = "[[axes]]\nsetting = \"transport.tcp.preset\"\nvalues = [\"rfc\", \"ns-3\"]\n";
+        let text = crate::template().replace(NAGLE, "").replace("[workload]", &format!("{axis}\n[workload]"));
+        let study = Study::parse("t", "t.toml", &text).unwrap_or_else(|f| panic!("{f}"));
+        let plan = study.plan(Mode::Quick, &Overrides::default()).unwrap_or_else(|f| panic!("{f}"));
+        let echoes =
+            |echo| plan.points.iter().filter(|p| p.scenario.transport.tcp.timestamp_echo == echo).count();
+        let (ours, theirs) = (echoes(TimestampEcho::Rfc7323), echoes(TimestampEcho::PureAcknowledgements));
+        assert!(ours == theirs && ours > 0, "{ours} {theirs}");
+    }
+
+    #[test]
+    fn ns_3_has_no_preset_of_sctp() {
+        let text = crate::template().replace(NAGLE, "[transport.sctp]\npreset = \"ns-3\"");
+        let line = 1 + text.lines().position(|l| l == "preset = \"ns-3\"").unwrap();
+        let faults = Study::parse("t", "t.toml", &text).unwrap_err().to_string();
+        assert!(faults.contains(&format!("t.toml:{line}:")) && faults.contains("ns-3"), "{faults}");
     }
 }

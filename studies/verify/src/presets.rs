@@ -2,7 +2,7 @@
 //!
 //! The link takes 10 ms each way and no time a byte. Without more said, the handshake takes the first 20 ms: a smoothed
 //! round trip of 20 ms and a variation of 10. Segments hold 1000 bytes by `rfc`, 988 by `linux`, whose timestamps take
-//! twelve, and 536 by `ns-2`. What is expected is when the sender gives which bytes to the link, before loss, and when
+//! twelve, and 536 by `ns-2` and `ns-3`. What is expected is when the sender gives which bytes to the link, before loss, and when
 //! which acknowledgement reaches it.
 
 use crate::wire::{Carrier, Outcome, Planned, Way, run};
@@ -17,7 +17,7 @@ pub(crate) const ORACLES: &[Oracle] = &[
         group: "presets",
         name: "back-off",
         about: "a message that is lost once, and 4 s later another: what of the first one's doubled timeout is left",
-        source: "RFC 6298 sections 2.3 and 5; tcp-full.cc newack(); tcp_input.c tcp_ack_update_rtt(), \
+        source: "RFC 6298 sections 2.3 and 5; tcp-full.cc newack(); tcp-socket-base.cc NewAck(); tcp_input.c tcp_ack_update_rtt(), \
                  tcp_rtt_estimator(), tcp_output.c tcp_schedule_loss_probe(); by hand",
         run: back_off,
     },
@@ -214,6 +214,21 @@ fn back_off() -> Result<Vec<Finding>, String> {
                 (400, 200, 5_200_000),
             ],
         ),
+        // The first message is acknowledged at once, the second after 220 ms, and in between is no pure acknowledgement. What was sent
+        // again measures nothing: a timeout of 1 s.
+        (
+            "ns-3",
+            "",
+            writes,
+            &[2, 4],
+            &[
+                (0, 200, 20_000),
+                (200, 200, 1_000_000),
+                (200, 200, 2_000_000),
+                (400, 200, 5_000_000),
+                (400, 200, 6_000_000),
+            ],
+        ),
         // The first acknowledgements leave at once: SRTT 20 ms, and RTTVAR's four parts are less than 200: 220 ms. A probe of
         // one segment would wait for 2 * 20 + 200 ms, so it leaves when the timer would expire; by timestamps it measures
         // 20 ms again. What it was for is not beyond its end, so that the third message has no probe: 220 ms. On a wheel of 4 ms
@@ -241,6 +256,8 @@ fn nagle_rest() -> Result<Vec<Finding>, String> {
         ("rfc", "", writes, &[], &[(0, 1000, 1_000_000), (1000, 200, 1_220_000)]),
         // Two segments fill the window and are acknowledged at once.
         ("ns-2", "", writes, &[], &[(0, 536, 1_000_000), (536, 536, 1_000_000), (1072, 128, 1_020_000)]),
+        // Without Nagle's algorithm, all leave.
+        ("ns-3", "", writes, &[], &[(0, 536, 1_000_000), (536, 536, 1_000_000), (1072, 128, 1_000_000)]),
         // No earlier small segment is unacknowledged.
         ("linux", "", writes, &[], &[(0, 988, 1_000_000), (988, 212, 1_000_000)]),
     ])
@@ -254,6 +271,8 @@ fn nagle_lost() -> Result<Vec<Finding>, String> {
         ("rfc", "", writes, &[2], &[(0, 200, 1_000_000), (0, 200, 2_000_000), (200, 100, 2_220_000)]),
         // Timeout 200 ms, the lower bound of 20 + 40 ms.
         ("ns-2", "", writes, &[2], &[(0, 200, 1_000_000), (0, 300, 1_200_000)]),
+        // The second leaves at once and is reported; one report is no loss. Timeout 1 s.
+        ("ns-3", "", writes, &[2], &[(0, 200, 1_000_000), (200, 100, 1_005_000), (0, 200, 2_000_000)]),
         // Timeout 20 + 200 ms, on the wheel 224, at which a probe leaves: what waits. Its report at 1244 ms shows what is lost.
         ("linux", "", writes, &[2], &[(0, 200, 1_000_000), (200, 100, 1_224_000), (0, 200, 1_244_000)]),
         // Without one the acknowledgement of what is sent again leaves at once.
@@ -277,6 +296,8 @@ fn acknowledgements() -> Result<Vec<Finding>, String> {
         ("rfc", "", &[(800, 1220)][..]),
         // 600 bytes are a segment of 536; the rest waits for the tick at 1100 ms.
         ("ns-2", "", &[(600, 1040), (800, 1110)]),
+        // The first at once, and then every second segment, however small.
+        ("ns-3", "", &[(200, 1020), (600, 1040), (800, 1250)]),
         // The first sixteen leave at once.
         ("linux", "", &[(200, 1020), (400, 1030), (600, 1040), (800, 1050)]),
         // 600 bytes are more than 536, the least that counts as the largest segment; the rest waits for 40 ms, on the wheel 44.
@@ -319,12 +340,14 @@ fn recover() -> Result<Vec<Finding>, String> {
 fn initial_window() -> Result<Vec<Finding>, String> {
     // Bytes in the first flight; after lost SYNs at 0 and 1 s, or 0 and 3 s. On Linux's wheel 250 and 500 ticks end with slots of
     // 32 ms: at 1024 ms, and at 3040 ms.
-    let cases: [(&str, &[u64], u64, u32); 6] = [
+    let cases: [(&str, &[u64], u64, u32); 8] = [
         ("rfc", &[], 20, 10 * 1000),
         ("ns-2", &[], 20, 2 * 536),
+        ("ns-3", &[], 20, 10 * 536),
         ("linux", &[], 20, 10 * 988),
         ("rfc", &[0, 1], 3020, 1000),
         ("ns-2", &[0, 1], 9020, 2 * 536),
+        ("ns-3", &[0, 1], 9020, 10 * 536),
         ("linux", &[0, 1], 3060, 988),
     ];
     let one = |(name, lost, at, bytes): &(&str, &[u64], u64, u32)| {
@@ -350,6 +373,7 @@ fn limited_transmit() -> Result<Vec<Finding>, String> {
     traces(&[
         ("rfc", "", &[(0, 12_000)], &[1], &trace(1000, early)),
         ("ns-2", "initial_window = \"10 segments\"", &[(0, 12 * 536)], &[1], &trace(536, late)),
+        ("ns-3", "", &[(0, 12 * 536)], &[1], &trace(536, early)),
         ("linux", "", &[(0, 12 * 988)], &[1], &trace(988, early)),
     ])
 }

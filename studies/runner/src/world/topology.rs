@@ -195,8 +195,8 @@ pub fn tcp_config(tcp: &model::Tcp, version: IpVersion, mtu: u32) -> usher_sim::
     use usher_scenario::units::{InitialWindow, Switch};
     use usher_sim::tcp::{
         AckEvery, AckTimer, BackoffReset, Config, CongestionControl, DelayedAck, IdleRestart,
-        InitialWindow as Window, LossHalves, LossRecovery, NagleVariant, Recovery, RtoRestart, Variants,
-        WindowGrowth, WindowUnit, WindowUpdate,
+        InitialWindow as Window, LossHalves, LossRecovery, NagleVariant, Recovery, RtoRestart, TimestampEcho,
+        Variants, WindowGrowth, WindowUnit, WindowUpdate,
     };
     let segments = tcp.delayed_ack_segments.get().min(255) as u8;
     let room = mtu.saturating_sub(version.header_len() + 20);
@@ -227,7 +227,9 @@ pub fn tcp_config(tcp: &model::Tcp, version: IpVersion, mtu: u32) -> usher_sim::
         idle_restart: match tcp.idle_restart {
             model::IdleRestart::Rto => IdleRestart::Rto,
             model::IdleRestart::MeasuredRto => IdleRestart::MeasuredRto,
+            model::IdleRestart::Never => IdleRestart::default(),
         },
+        restart_after_idle: tcp.idle_restart != model::IdleRestart::Never,
         syn_loss_shrinks: tcp.syn_loss_shrinks,
         // RFC 9293 §3.7.1.
         default_peer_mss: match version {
@@ -279,10 +281,12 @@ pub fn tcp_config(tcp: &model::Tcp, version: IpVersion, mtu: u32) -> usher_sim::
         loss_recovery: match tcp.loss_recovery {
             model::TcpLossRecovery::Rfc5681 => LossRecovery::Rfc5681,
             model::TcpLossRecovery::Ns2 => LossRecovery::Ns2,
+            model::TcpLossRecovery::Ns3 => LossRecovery::Ns3,
         },
         backoff_reset: match tcp.backoff_reset {
             model::BackoffReset::Measurement => BackoffReset::Measurement,
             model::BackoffReset::Acknowledgement => BackoffReset::Acknowledgement,
+            model::BackoffReset::EitherAcknowledgement => BackoffReset::EitherAcknowledgement,
         },
         rto_restart: match tcp.rto_restart {
             model::RtoRestart::NewTimeout => RtoRestart::NewTimeout,
@@ -292,7 +296,7 @@ pub fn tcp_config(tcp: &model::Tcp, version: IpVersion, mtu: u32) -> usher_sim::
         variants: Variants {
             duplicate_sack: tcp.duplicate_sack,
             window_update: match tcp.loss_recovery {
-                model::TcpLossRecovery::Rfc5681 => WindowUpdate::Rfc9293,
+                model::TcpLossRecovery::Rfc5681 | model::TcpLossRecovery::Ns3 => WindowUpdate::Rfc9293,
                 model::TcpLossRecovery::Ns2 => WindowUpdate::Ns2,
             },
             ..Variants::default()
@@ -315,6 +319,10 @@ pub fn tcp_config(tcp: &model::Tcp, version: IpVersion, mtu: u32) -> usher_sim::
             window_shift(tcp.receive_buffer.bytes().max(most))
         }),
         timestamps: tcp.timestamps,
+        timestamp_echo: match tcp.timestamp_echo {
+            model::TimestampEcho::Rfc7323 => TimestampEcho::Rfc7323,
+            model::TimestampEcho::PureAcknowledgements => TimestampEcho::PureAcknowledgements,
+        },
         ..Config::default()
     }
 }

@@ -33,8 +33,8 @@ pub use pppoe::{Pppoe, PppoeMethod};
 pub use run::{Capture, Date, IpVersion, ModeSettings, ReplicationSettings, Replications, Run};
 pub use transport::{
     AckCounts, AckTimer, BackoffReset, Congestion, Control, IdleRestart, LossHalves, LossRecovery,
-    NagleVariant, Preset, RtoMinBounds, RtoRestart, Sctp, Tcp, TcpLossRecovery, Transport, WindowGrowth,
-    WindowUnit,
+    NagleVariant, RtoMinBounds, RtoRestart, Sctp, SctpPreset, Tcp, TcpLossRecovery, TcpPreset, TimestampEcho,
+    Transport, WindowGrowth, WindowUnit,
 };
 pub use workload::{
     Aaa, Accounting, Arrivals, Connection, Connections, Dialogue, Diameter, Eap, EapTls, Handshake, Ident,

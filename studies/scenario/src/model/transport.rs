@@ -20,8 +20,8 @@ pub struct Transport {
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Tcp {
-    /// What the settings are that are not given: those of the RFCs, of ns-2's FullTcp, or of Linux.
-    pub preset: Preset,
+    /// What the settings are that are not given: those of the RFCs, of ns-2's FullTcp, of ns-3, or of Linux.
+    pub preset: TcpPreset,
     /// Nagle's algorithm: small segments wait while data is unacknowledged (RFC 9293, 3.7.4).
     pub nagle: bool,
     /// What Nagle's algorithm lets go all the same.
@@ -110,6 +110,8 @@ pub struct Tcp {
     pub limited_transmit: bool,
     /// The timestamps option (RFC 7323).
     pub timestamps: bool,
+    /// Which of the other side's timestamps is echoed.
+    pub timestamp_echo: TimestampEcho,
     /// The window scale option (RFC 7323).
     pub window_scale: bool,
     /// Receive buffer; without the window scale option at most 65535 B are offered.
@@ -127,7 +129,7 @@ pub struct Tcp {
 impl Default for Tcp {
     fn default() -> Self {
         Self {
-            preset: Preset::default(),
+            preset: TcpPreset::default(),
             nagle: true,
             nagle_variant: NagleVariant::default(),
             silly_window_avoidance: true,
@@ -169,6 +171,7 @@ impl Default for Tcp {
             syn_loss_shrinks: true,
             limited_transmit: true,
             timestamps: false,
+            timestamp_echo: TimestampEcho::default(),
             window_scale: false,
             receive_buffer: Size::of(65_535),
             receive_buffer_max: Switch::Off,
@@ -179,14 +182,33 @@ impl Default for Tcp {
     }
 }
 
-/// Whose settings those are that a study does not give. A setting that it gives is its own, whatever the preset.
+/// Whose settings of TCP those are that a study does not give. A setting that it gives is its own, whatever the preset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
-pub enum Preset {
+pub enum TcpPreset {
     /// The RFCs'.
     #[default]
     #[serde(rename = "rfc")]
     Rfc,
-    /// Of ns-2.35: Agent/TCP/FullTcp, and Agent/SCTP.
+    /// Of ns-2.35: Agent/TCP/FullTcp.
+    #[serde(rename = "ns-2")]
+    Ns2,
+    /// Of ns-3.37: TcpSocketBase with TcpCubic and TcpPrrRecovery.
+    #[serde(rename = "ns-3")]
+    Ns3,
+    /// Of Linux, as far as settings have it.
+    #[serde(rename = "linux")]
+    Linux,
+}
+
+/// Whose settings of SCTP those are that a study does not give. A setting that it gives is its own, whatever the preset. ns-3 has
+/// no SCTP.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+pub enum SctpPreset {
+    /// The RFCs'.
+    #[default]
+    #[serde(rename = "rfc")]
+    Rfc,
+    /// Of ns-2.35: Agent/SCTP.
     #[serde(rename = "ns-2")]
     Ns2,
     /// Of Linux, as far as settings have it.
@@ -242,15 +264,29 @@ pub enum AckTimer {
     Tick,
 }
 
+/// Which of the other side's timestamps is echoed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum TimestampEcho {
+    /// That of the segment which begins where the last acknowledgement ended (RFC 7323, 4.3).
+    #[default]
+    Rfc7323,
+    /// The same, where only acknowledgements without data count as the last one, as in ns-3: while all of them ride on data the echo
+    /// stays as it was, and round trips are measured too long.
+    PureAcknowledgements,
+}
+
 /// What ends the doubling of the retransmission timeout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum BackoffReset {
     /// A new measurement of the round trip (RFC 6298, 5).
     #[default]
     Measurement,
     /// Any acknowledgement of new data, as in ns-2's FullTcp.
     Acknowledgement,
+    /// Any acknowledgement of new data, and any that leaves without data, as in ns-3.
+    EitherAcknowledgement,
 }
 
 /// What the congestion window counts.
@@ -307,6 +343,8 @@ pub enum IdleRestart {
     Rto,
     /// What the round trips give as a timeout without its bounds, as in ns-2.
     MeasuredRto,
+    /// After none, as in ns-3.
+    Never,
 }
 
 /// TCP's loss recovery.
@@ -346,6 +384,10 @@ pub enum TcpLossRecovery {
     /// for duplicate acknowledgements and for limited transmit.
     #[serde(rename = "ns-2")]
     Ns2,
+    /// As ns-3's TcpSocketBase does it, with `congestion = "sack"` and `control = "cubic"`: by segments as they left, with its own CUBIC,
+    /// hybrid slow start and proportional rate reduction.
+    #[serde(rename = "ns-3")]
+    Ns3,
 }
 
 /// How SCTP finds and repairs losses.
@@ -364,8 +406,8 @@ pub enum LossRecovery {
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Sctp {
-    /// What the settings are that are not given: those of RFC 9260, of ns-2's Agent/SCTP, or of Linux.
-    pub preset: Preset,
+    /// What the settings are that are not given: those of RFC 9260, of ns-2's Agent/SCTP, or of Linux. ns-3 has no SCTP.
+    pub preset: SctpPreset,
     /// A sender's delay as Nagle's algorithm has it: a packet that is not full waits while data is
     /// unacknowledged. RFC 3539 wants none; many stacks have one unless told otherwise.
     pub nagle: bool,
@@ -428,7 +470,7 @@ pub struct Sctp {
 impl Default for Sctp {
     fn default() -> Self {
         Self {
-            preset: Preset::default(),
+            preset: SctpPreset::default(),
             nagle: false,
             sack_delay: Switch::On(Time::millis(200)),
             sack_frequency: Count::of(2),
