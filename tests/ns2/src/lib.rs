@@ -1,11 +1,13 @@
-//! The simulator beside ns-2: scenarios that stand in `scenarios/` twice, as a study and as Tcl, and what both give.
+//! The simulator beside ns-2 and ns-3: scenarios that stand in `scenarios/` twice, as a study and as Tcl or C++, and what both give.
 //!
-//! A study has one axis, whose cases are named as the command lines that ns-2's script gets. ns-2 is Debian's package
-//! `ns2`, as it is.
+//! A study has one axis, whose cases are named as the command lines that the other simulator's script or program gets. ns-2 is
+//! Debian's package `ns2`, as it is; [`ns3`] is its own.
 
 pub mod messages;
+pub mod ns3;
 pub mod transfer;
 
+use ns3::ScenarioProgram;
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -25,7 +27,7 @@ pub const LEVEL: f64 = 0.95;
 /// How long one run of ns-2 may take by the clock of a busy machine.
 const PATIENCE: Duration = Duration::from_secs(1200);
 
-/// Every scenario, by the name of its files.
+/// Every scenario for ns-2, by the name of its files.
 pub const SCENARIOS: [&str; 9] = [
     "tcp-reno",
     "tcp-sack",
@@ -38,18 +40,45 @@ pub const SCENARIOS: [&str; 9] = [
     "sctp-ftp",
 ];
 
+/// The scenario for ns-3.
+pub const NS3_SCENARIO: &str = "ns3-tcp";
+
+/// What runs a scenario beside the study.
+#[derive(Debug)]
+enum Opponent {
+    Ns2,
+    Ns3(ScenarioProgram),
+}
+
+impl Opponent {
+    fn of(scenario: &str) -> Result<Self, String> {
+        if scenario == NS3_SCENARIO {
+            ScenarioProgram::compile(scenario).map(Self::Ns3)
+        } else {
+            Ok(Self::Ns2)
+        }
+    }
+    /// What one run printed, as [`ns`] has it.
+    fn run(&self, scenario: &str, arguments: &[String]) -> Result<BTreeMap<String, String>, String> {
+        match self {
+            Self::Ns2 => ns(scenario, arguments),
+            Self::Ns3(program) => ns3::run(program, arguments),
+        }
+    }
+}
+
 /// The mean delay of one case in both simulators, in seconds.
 #[derive(Clone, Debug)]
 pub struct Line {
     /// The scenario.
     pub scenario: String,
-    /// The case, as ns-2's command line has it.
+    /// The case, as the other simulator's command line has it.
     pub case: String,
-    /// Of ns-2: over the replications the mean of their mean delays, and the median.
+    /// Of the other simulator: over the replications the mean of their mean delays, and the median.
     pub theirs: (Estimate, f64),
     /// The same of the simulator.
     pub ours: (Estimate, f64),
-    /// Runs of ns-2, and replications of the simulator.
+    /// Runs of the other simulator, and replications of the simulator.
     pub runs: (usize, usize),
 }
 
@@ -61,7 +90,7 @@ impl Line {
         (ours.mean - theirs.mean).abs() <= NEAR * theirs.mean || (overlap && narrow(ours) && narrow(theirs))
     }
 
-    /// A row of the table in `docs/ns-2.md`.
+    /// A row of the table in `docs/ns-2.md` or `docs/ns-3.md`.
     pub fn row(&self) -> String {
         let of = |e: &Estimate| format!("{} ± {} ms", number(e.mean * 1e3), number(e.half_width * 1e3));
         let off = (self.ours.0.mean / self.theirs.0.mean - 1.0) * 100.0;
@@ -108,13 +137,18 @@ pub fn root() -> PathBuf {
 /// As [`printed`], and where there is no such line.
 pub fn ns(scenario: &str, arguments: &[String]) -> Result<BTreeMap<String, String>, String> {
     let out = printed(&folder().join(format!("{scenario}.tcl")), arguments)?;
-    let line = out.lines().find(|l| l.starts_with("scenario="));
-    let line = line.ok_or_else(|| format!("ns {scenario} {}: {out}", arguments.join(" ")))?;
-    Ok(line
-        .split(' ')
-        .filter_map(|pair| pair.split_once('='))
-        .map(|(k, v)| (k.to_owned(), v.to_owned()))
-        .collect())
+    values_of(&out).ok_or_else(|| format!("ns {scenario} {}: {out}", arguments.join(" ")))
+}
+
+/// The values of the line of results in what a run printed.
+pub(crate) fn values_of(printed: &str) -> Option<BTreeMap<String, String>> {
+    let line = printed.lines().find(|l| l.starts_with("scenario="))?;
+    Some(
+        line.split(' ')
+            .filter_map(|pair| pair.split_once('='))
+            .map(|(k, v)| (k.to_owned(), v.to_owned()))
+            .collect(),
+    )
 }
 
 /// All that one run of ns-2 printed.
@@ -122,16 +156,22 @@ pub fn ns(scenario: &str, arguments: &[String]) -> Result<BTreeMap<String, Strin
 /// # Errors
 /// Where `ns` is missing, takes too long or fails.
 pub fn printed(script: &Path, arguments: &[String]) -> Result<String, String> {
-    let said = format!("ns {} {}", script.display(), arguments.join(" "));
-    let mut child = Command::new("ns")
-        .arg(script)
+    let mut words = vec![script.display().to_string()];
+    words.extend_from_slice(arguments);
+    printed_by("ns", &words).map_err(|e| format!("{e}; scripts/setup installs Debian's package ns2"))
+}
+
+/// All that one run of a program printed.
+pub(crate) fn printed_by(program: &str, arguments: &[String]) -> Result<String, String> {
+    let said = format!("{program} {}", arguments.join(" "));
+    let mut child = Command::new(program)
         .args(arguments)
         .current_dir(std::env::temp_dir())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .map_err(|e| format!("{said}: {e}; scripts/setup installs Debian's package ns2"))?;
+        .map_err(|e| format!("{said}: {e}"))?;
     let begun = Instant::now();
     let status = loop {
         match child.try_wait().map_err(|e| format!("{said}: {e}"))? {
@@ -155,16 +195,16 @@ pub fn printed(script: &Path, arguments: &[String]) -> Result<String, String> {
     Ok(out)
 }
 
-/// The mean delay of one run of ns-2, in seconds.
+/// The mean delay of one run of the other simulator, in seconds.
 ///
 /// # Errors
 /// As [`ns`], and where dialogues did not end.
-fn theirs(scenario: &str, case: &str, seed: u32) -> Result<f64, String> {
+fn theirs(opponent: &Opponent, scenario: &str, case: &str, seed: u32) -> Result<f64, String> {
     let mut arguments = words(case);
     arguments.extend(["seed".to_owned(), seed.to_string()]);
-    let line = ns(scenario, &arguments)?;
+    let line = opponent.run(scenario, &arguments)?;
     if line.get("failed").is_none_or(|failed| failed != "0") {
-        return Err(format!("{scenario} {case}: dialogues of ns-2 did not end: {line:?}"));
+        return Err(format!("{scenario} {case}: the other simulator's dialogues did not end: {line:?}"));
     }
     let mean = line.get("mean").and_then(|v| v.parse().ok());
     mean.ok_or_else(|| format!("{scenario} {case}: no mean in {line:?}"))
@@ -232,6 +272,7 @@ pub fn compare(scenario: &str) -> Result<Vec<Line>, String> {
     let path = folder().join(format!("{scenario}.toml"));
     let study = Study::load(&path).map_err(|e| e.to_string())?;
     let plan = study.plan(Mode::Default, &Overrides::default()).map_err(|e| e.to_string())?;
+    let opponent = Opponent::of(scenario)?;
     let mut lines = Vec::new();
     for point in &plan.points {
         let case = point.setting("ns").ok_or("the study lacks its axis 'ns'")?.text.clone();
@@ -240,7 +281,7 @@ pub fn compare(scenario: &str) -> Result<Vec<Line>, String> {
         let ours = until_narrow(least, most, |number| {
             ours(&point.scenario, point.seed(number)).map_err(|e| format!("{scenario} {case}: {e}"))
         })?;
-        let theirs = until_narrow(least, most, |number| theirs(scenario, &case, number + 1))?;
+        let theirs = until_narrow(least, most, |number| theirs(&opponent, scenario, &case, number + 1))?;
         let runs = (theirs.len(), ours.len());
         lines.push(Line {
             scenario: scenario.to_owned(),

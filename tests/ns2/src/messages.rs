@@ -28,9 +28,9 @@ const SERVER_BEFORE: u64 = 2;
 const PORT: u16 = 3868;
 /// When the connection is opened, and when the first message leaves: none leaves when a delayed acknowledgement does.
 const OPEN: Instant = Instant::from_nanos(10_000_000);
-const BEGIN: Instant = Instant::from_nanos(1_013_707_000);
+pub(crate) const BEGIN: Instant = Instant::from_nanos(1_013_707_000);
 /// Between the last message and the end.
-const DRAIN: Duration = Duration::from_secs(40_000);
+pub(crate) const DRAIN: Duration = Duration::from_secs(40_000);
 
 /// What is sent, and with what settings.
 #[derive(Clone, Copy, Debug)]
@@ -120,12 +120,30 @@ pub fn theirs(plan: &Plan, lost: &Lost) -> Result<f64, String> {
 /// # Errors
 /// Where the study is at fault, or messages do not end.
 pub fn ours(plan: &Plan, lost: &Lost, settings: &str) -> Result<f64, String> {
-    let text = std::fs::read_to_string(folder().join("tcp-reno.toml")).map_err(|e| e.to_string())?;
     let own = format!(
         "{settings}\ncongestion = \"{}\"\nrto_min = \"{} ms\"\ndelayed_ack = \"{} ms\"\nrtt_tick = \"{} us\"\nnagle = false",
         plan.congestion, plan.rto_min, plan.delayed_ack, plan.tick
     );
-    let text = text.replace("preset = \"ns-2\"\nnagle = false", &own);
+    let before = [CLIENT_BEFORE + u64::from(plan.answer > 0), SERVER_BEFORE];
+    mean(&delays(plan, lost, &own, before)?)
+}
+
+pub(crate) fn mean(delays: &[Duration]) -> Result<f64, String> {
+    let sum = delays.iter().fold(Duration::ZERO, |sum, delay| sum + *delay);
+    let number = if delays.is_empty() { Err("no message ended") } else { Ok(delays.len() as f64) };
+    Ok(sum.as_secs_f64() / number?)
+}
+
+/// The delay of each message in the simulator, by the settings of `tcp-reno.toml` with these in place of its own. So many packets
+/// of the client's and the server's leave before the first that a list may lose.
+pub(crate) fn delays(
+    plan: &Plan,
+    lost: &Lost,
+    settings: &str,
+    before: [u64; 2],
+) -> Result<Vec<Duration>, String> {
+    let text = std::fs::read_to_string(folder().join("tcp-reno.toml")).map_err(|e| e.to_string())?;
+    let text = text.replace("preset = \"ns-2\"\nnagle = false", settings);
     let study = Study::parse("messages", "tcp-reno.toml", &text).map_err(|e| e.to_string())?;
     let point = study.plan(Mode::Default, &Overrides::default()).map_err(|e| e.to_string())?;
     let point = point.points.first().ok_or("the study has no point")?;
@@ -142,8 +160,8 @@ pub fn ours(plan: &Plan, lost: &Lost, settings: &str) -> Result<f64, String> {
         loss: Loss::Script(moved(lost, before)),
         ..Default::default()
     };
-    let up = direction(&lost.up, CLIENT_BEFORE + u64::from(plan.answer > 0));
-    let core = LinkConfig { up, down: direction(&lost.down, SERVER_BEFORE), ..Default::default() };
+    let [up, down] = [direction(&lost.up, before[0]), direction(&lost.down, before[1])];
+    let core = LinkConfig { up, down, ..Default::default() };
     builder.link(client, router, &core);
     let fast = ChannelConfig { rate: Some(100_000_000), ..Default::default() };
     builder.link(router, server, &LinkConfig { up: fast.clone(), down: fast, ..Default::default() });
@@ -156,8 +174,7 @@ pub fn ours(plan: &Plan, lost: &Lost, settings: &str) -> Result<f64, String> {
     if ends.came.len() <= plan.messages as usize {
         return Err(format!("{} messages ended", ends.came.len()));
     }
-    let delays = ends.came.iter().skip(1).zip(0..).map(|(at, i)| *at - plan.leaves(i));
-    Ok(delays.fold(Duration::ZERO, |sum, delay| sum + delay).as_secs_f64() / f64::from(plan.messages))
+    Ok(ends.came.iter().skip(1).zip(0..).map(|(at, i)| *at - plan.leaves(i)).collect())
 }
 
 #[derive(Debug)]
