@@ -1,6 +1,9 @@
 //! Files of other concentrators, as a configuration of ours, with all of them that cannot be taken: accel-ppp's `accel-ppp.conf`,
 //! and the options of pppd that rp-pppoe's `pppoe-server` is run with (`pppoe-server-options`).
 
+mod accel;
+mod pppd;
+
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -24,6 +27,8 @@ enum SettingOutcome {
     /// But for this.
     Part(&'static str),
     No,
+    /// It, with this to be said.
+    Told(&'static str),
     /// Nothing, and without it more would be let in.
     Stop,
 }
@@ -35,12 +40,12 @@ impl SettingOutcome {
 }
 
 /// A pool.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Pool {
     ranges: Vec<String>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Importer {
     left: Vec<(usize, String)>,
     stops: Vec<(usize, String)>,
@@ -64,6 +69,7 @@ struct Importer {
     interim: Option<String>,
     limits: Vec<(&'static str, String)>,
     radius: bool,
+    denies_ipv4: bool,
     ipv6: Option<bool>,
     trust_circuit_id: bool,
 }
@@ -72,7 +78,9 @@ struct Importer {
 #[must_use]
 pub fn import(text: &str) -> Imported {
     let mut importer = Importer::default();
-    if text.lines().any(|line| line.trim_start().starts_with('[')) {
+    let is_accel =
+        |line: &str| line.trim_start().starts_with('[') || line.trim_start().starts_with("$include");
+    if text.lines().any(is_accel) {
         importer.accel(text);
     } else {
         importer.options(text);
@@ -98,34 +106,19 @@ fn list(all: &[String]) -> String {
     format!("[{}]", all.join(", "))
 }
 
-/// A range as accel-ppp has it: `10.0.0.2-255` counts in the last octet, `10.0.0.0/24` is a network.
-fn range(text: &str) -> Option<String> {
-    if let Some((first, last)) = text.split_once('-') {
-        let first: Ipv4Addr = first.trim().parse().ok()?;
-        let last: Ipv4Addr = match last.trim().parse::<u8>() {
-            Ok(last) => {
-                let [a, b, c, _] = first.octets();
-                Ipv4Addr::new(a, b, c, last)
-            }
-            Err(_) => last.trim().parse().ok()?,
-        };
-        return (first <= last).then(|| format!("{first}-{last}"));
-    }
-    let (network, bits) = text.split_once('/')?;
-    let (network, bits): (Ipv4Addr, u8) = (network.parse().ok()?, bits.parse().ok()?);
-    (bits <= 32).then(|| format!("{network}/{bits}"))
-}
-
-/// `fc00:0:1::/48,64`: each /64 of the /48.
-fn prefixes(text: &str) -> Option<String> {
-    let (network, each) = text.split_once(',')?;
-    let made = format!("{}/{}", network.trim(), each.trim());
-    made.parse::<usher_access::pool::Range>().is_ok().then_some(made)
-}
-
 impl Importer {
     fn leave(&mut self, line: usize, what: &str) {
         self.left.push((line, format!("{what} is not taken")));
+    }
+
+    fn stop(&mut self, line: usize, what: &str) {
+        self.stops.push((line, format!("{what} is not taken, and without it more would be let in")));
+    }
+
+    /// Of a limit that stands twice the last holds.
+    fn limit(&mut self, key: &'static str, value: String) {
+        self.limits.retain(|(known, _)| *known != key);
+        self.limits.push((key, value));
     }
 
     fn protocol(&mut self, name: &'static str) {
@@ -134,258 +127,93 @@ impl Importer {
         }
     }
 
-    /// accel-ppp's file.
-    fn accel(&mut self, text: &str) {
-        let mut section = String::new();
-        for (n, line) in (1..).zip(text.lines()) {
-            let line = line.trim();
-            if line.is_empty() || line.starts_with(['#', ';']) {
-                continue;
-            }
-            if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-                name.clone_into(&mut section);
-                continue;
-            }
-            let (key, value) =
-                line.split_once('=').map_or((line, ""), |(key, value)| (key.trim(), value.trim()));
-            // What stands behind the key may be a secret.
-            match self.taken(&section, key, value) {
-                SettingOutcome::Whole => {}
-                SettingOutcome::Part(what) => self.leave(n, &format!("{what} in {key} of [{section}]")),
-                SettingOutcome::No => self.leave(n, &format!("{key} of [{section}]")),
-                SettingOutcome::Stop => {
-                    let what = "is not taken, and without it more would be let in";
-                    self.stops.push((n, format!("{key} of [{section}] {what}")));
-                }
-            }
-        }
-    }
-
-    /// What of a setting of accel-ppp's is taken, or says what is so anyway.
-    fn taken(&mut self, section: &str, key: &str, value: &str) -> SettingOutcome {
-        match (section, key) {
-            ("modules", "auth_mschap_v2") => self.protocol("mschapv2"),
-            ("modules", "auth_chap_md5") => self.protocol("chap"),
-            ("modules", "auth_pap") => self.protocol("pap"),
-            ("modules", "radius") => self.radius = true,
-            (
-                "modules",
-                "pppoe" | "ippool" | "ipv6pool" | "ipv6_nd" | "ipv6_dhcp" | "log_file" | "shaper",
-            ) => {}
-            (_, "verbose") => {}
-            ("common", "single-session") if matches!(value, "replace" | "deny") => {
-                self.limits.push(("sessions_per_user", "1".to_owned()));
-                let excess = if value == "deny" { "refuse" } else { "replace" };
-                self.limits.push(("excess", quoted(excess)));
-            }
-            ("common", "max-sessions") if value.parse::<u32>().is_ok_and(|n| (1..=65_534).contains(&n)) => {
-                self.limits.push(("sessions", value.to_owned()));
-            }
-            ("ppp", "lcp-echo-interval") if value.parse::<u32>().is_ok() => {
-                self.limits.push(("keepalive", quoted(&format!("{value} s"))));
-            }
-            ("ppp", "lcp-echo-failure") if value.parse::<u32>().is_ok_and(|n| n > 0) => {
-                self.limits.push(("keepalive_failures", value.to_owned()));
-            }
-            ("ppp", "ipv6") => self.ipv6 = Some(value != "deny"),
-            ("ppp", "ipv4") if value != "deny" => {}
-            // An expression is of interfaces that are not there yet.
-            ("pppoe", "interface") if value.starts_with("re:") => return SettingOutcome::No,
-            ("pppoe", "interface") => {
-                let mut parts = value.split(',');
-                self.interfaces.extend(parts.next().map(ToOwned::to_owned));
-                if parts.next().is_some() {
-                    return SettingOutcome::Part("what stands behind its name");
-                }
-            }
-            ("pppoe", "ip-pool") => self.pool = Some(value.to_owned()),
-            // Who is on it is kept out, or alone let in.
-            ("pppoe", "mac-filter") => return SettingOutcome::Stop,
-            ("pppoe", "ac-name") => self.name = Some(value.to_owned()),
-            ("pppoe", "service-name") => {
-                self.services = value.split(',').map(|one| one.trim().to_owned()).collect()
-            }
-            ("pppoe", "tr101") => self.trust_circuit_id = value == "1",
-            ("dns", "dns1" | "dns2") => match value.parse() {
-                Ok(address) => self.dns.push(address),
-                Err(_) => return SettingOutcome::No,
-            },
-            ("ipv6-dns", address) => match address.parse() {
-                Ok(address) => self.dns.push(address),
-                Err(_) => return SettingOutcome::No,
-            },
-            ("radius" | "ip-pool" | "chap-secrets", "gw-ip-address") => {
-                match value.split('/').next().map(str::parse) {
-                    Some(Ok(address)) if self.address.is_none_or(|known| known == address) => {
-                        self.address = Some(address);
-                    }
-                    Some(Ok(_)) => return SettingOutcome::Part("an address that is another than before"),
-                    _ => return SettingOutcome::No,
-                }
-            }
-            ("radius", "nas-identifier") => self.identifier = Some(value.to_owned()),
-            ("radius", "nas-ip-address") => match value.parse() {
-                Ok(address) => self.nas_address = Some(address),
-                Err(_) => return SettingOutcome::No,
-            },
-            ("radius", "server") => return self.server(value),
-            ("radius", "dae-server") => match value.split(',').next() {
-                Some(address) if address.contains(':') => self.dynamic = Some(address.to_owned()),
-                _ => return SettingOutcome::No,
-            },
-            ("radius", "acct-interim-interval") if value.parse::<u32>().is_ok() => {
-                self.interim = Some(format!("{value} s"));
-            }
-            ("ip-pool", range_or_key) => return self.pool(range_or_key, value),
-            ("ipv6-pool", "delegate") => match prefixes(value) {
-                Some(range) => self.delegated.push(range),
-                None => return SettingOutcome::No,
-            },
-            ("ipv6-pool", range) => match prefixes(range) {
-                Some(range) => self.prefixes.push(range),
-                None => return SettingOutcome::No,
-            },
-            _ => return SettingOutcome::No,
-        }
-        SettingOutcome::Whole
-    }
-
-    /// `10.0.0.2-255,name=pool1`: the line may have been cut at its first `=`.
-    fn pool(&mut self, key: &str, value: &str) -> SettingOutcome {
-        let (addresses, name) = match key.split_once(',') {
-            Some((addresses, "name")) => (addresses, value),
-            Some(_) => return SettingOutcome::No,
-            None if value.is_empty() => (key, "default"),
-            None => return SettingOutcome::if_so(key == "attr" && value == "Framed-Pool"),
-        };
-        // What follows the name, such as next=, is of no pool of ours.
-        let whole = !name.contains(',');
-        let name = name.split(',').next().unwrap_or_default();
-        let Some(range) = range(addresses) else { return SettingOutcome::No };
-        match self.pools.iter_mut().find(|(known, _)| known == name) {
-            Some((_, pool)) => pool.ranges.push(range),
-            None => self.pools.push((name.to_owned(), Pool { ranges: Vec::from([range]) })),
-        }
-        if whole { SettingOutcome::Whole } else { SettingOutcome::Part("what stands behind its name") }
-    }
-
-    /// `192.0.2.1,secret,auth-port=1812,acct-port=1813,...`.
-    fn server(&mut self, value: &str) -> SettingOutcome {
-        let mut parts = value.split(',').map(str::trim);
-        let (Some(address), Some(secret)) = (parts.next(), parts.next()) else { return SettingOutcome::No };
-        if address.parse::<IpAddr>().is_err() || secret.contains('\u{fffd}') {
-            return SettingOutcome::No;
-        }
-        let (mut auth, mut acct, mut whole) = ("1812", "1813", true);
-        for part in parts {
-            match part.split_once('=') {
-                // Port 0 is none.
-                Some(("auth-port", "0")) => return SettingOutcome::No,
-                Some(("auth-port", port)) => auth = port,
-                Some(("acct-port", "0")) => whole = false,
-                Some(("acct-port", port)) => acct = port,
-                _ => whole = false,
-            }
-        }
-        let at = |port: &str| {
-            if address.contains(':') { format!("[{address}]:{port}") } else { format!("{address}:{port}") }
-        };
-        self.radius = true;
-        self.servers.push((at(auth), secret.to_owned(), at(acct)));
-        if whole { SettingOutcome::Whole } else { SettingOutcome::Part("what stands behind its ports") }
-    }
-
-    /// Options of pppd.
-    fn options(&mut self, text: &str) {
-        for (n, line) in (1..).zip(text.lines()) {
-            let words: Vec<&str> = line.split('#').next().unwrap_or_default().split_whitespace().collect();
-            let Some((option, words)) = words.split_first() else { continue };
-            let value = words.first().copied().unwrap_or_default();
-            match *option {
-                "require-pap" | "+pap" => self.protocol("pap"),
-                "require-chap" | "+chap" => self.protocol("chap"),
-                "require-mschap-v2" | "+mschap-v2" => self.protocol("mschapv2"),
-                "require-eap" => self.protocol("eap"),
-                "lcp-echo-interval" if value.parse::<u32>().is_ok() => {
-                    self.limits.push(("keepalive", quoted(&format!("{value} s"))));
-                }
-                "lcp-echo-failure" if value.parse::<u32>().is_ok_and(|n| n > 0) => {
-                    self.limits.push(("keepalive_failures", value.to_owned()));
-                }
-                "idle" if value.parse::<u32>().is_ok() => {
-                    self.limits.push(("idle_timeout", quoted(&format!("{value} s"))));
-                }
-                "maxconnect" if value.parse::<u32>().is_ok() => {
-                    self.limits.push(("session_timeout", quoted(&format!("{value} s"))));
-                }
-                "ms-dns" if value.parse::<Ipv4Addr>().is_ok() => self.dns.extend(value.parse::<IpAddr>()),
-                "plugin" if value.ends_with("radius.so") => {
-                    self.radius = true;
-                    self.left.push((
-                        n,
-                        "the servers of radiusclient's own file are not known here: write [[aaa.radius]]"
-                            .to_owned(),
-                    ));
-                }
-                "+ipv6" => self.ipv6 = Some(true),
-                "ipv6" => {
-                    self.ipv6 = Some(true);
-                    self.leave(n, line.trim());
-                }
-                "noipv6" | "-ipv6" => self.ipv6 = Some(false),
-                // What is so anyway, or of a link's other end.
-                "auth" | "lock" | "nodefaultroute" | "noproxyarp" | "nobsdcomp" | "nodeflate" | "noccp"
-                | "novj" | "novjccomp" | "noipx" | "refuse-pap" | "refuse-chap" | "refuse-mschap"
-                | "ipcp-accept-remote" => {}
-                _ => self.leave(n, line.trim()),
-            }
-        }
-    }
-
     fn write(mut self) -> Imported {
-        let mut out: Vec<String> = Vec::new();
-        let mut missing = |what: &str| self.left.push((0, what.to_owned()));
-        if self.interfaces.is_empty() {
-            missing("the interfaces are not in the file: write [listen] interfaces");
-        }
-        if self.address.is_none() {
-            missing("the concentrator's own address is not in the file: write [service] address");
-        }
-        if self.pools.is_empty() {
-            missing(
+        let (has_pool, is_ipv6_only) = (!self.pools.is_empty(), self.denies_ipv4);
+        let missing = [
+            (self.interfaces.is_empty(), "the interfaces are not in the file: write [listen] interfaces"),
+            (
+                self.address.is_none() && !is_ipv6_only,
+                "the concentrator's own address is not in the file: write [service] address",
+            ),
+            (
+                !has_pool && !is_ipv6_only,
                 "addresses for hosts are not in the file: write a [[pool]], and name it in [service] pools",
-            );
-        }
-        if self.ipv6 == Some(true) && self.prefixes.is_empty() && self.servers.is_empty() {
-            missing(
-                "IPv6 is wanted and prefixes for hosts are not in the file: write a [[pool]], and name it in [service] prefix_pool",
-            );
-        }
-        if self.radius && self.servers.is_empty() {
-            missing("the RADIUS servers are not in the file: write [[aaa.radius]]");
-        }
-        if !self.radius {
-            missing(
+            ),
+            (
+                self.radius && self.servers.is_empty(),
+                "the RADIUS servers are not in the file: write [[aaa.radius]]",
+            ),
+            (
+                !self.radius,
                 "passwords stand in files of pppd's, chap-secrets and pap-secrets: write a [[user]] for each",
-            );
+            ),
+            (
+                has_pool && self.first_pool().is_none(),
+                "which [[pool]] hosts get addresses of is not in the file: write [service] pools",
+            ),
+            (
+                self.ipv6 == Some(true) && self.prefixes.is_empty() && self.servers.is_empty(),
+                "IPv6 is wanted and prefixes for hosts are not in the file: write a [[pool]], and name it in [service] prefix_pool",
+            ),
+        ];
+        let missing = missing.into_iter().filter(|(is_missing, _)| *is_missing);
+        self.left.extend(missing.map(|(_, what)| (0, what.to_owned())));
+        let text = self.text();
+        #[cfg(feature = "tls")]
+        self.check();
+        Imported { text, left: self.left, stops: self.stops }
+    }
+
+    /// The pool of hosts for whom an AAA server names none. Those of other names are for whom it names them.
+    fn first_pool(&self) -> Option<&str> {
+        let first = self.pool.as_deref().unwrap_or("default");
+        self.pools.iter().map(|(name, _)| name.as_str()).find(|name| *name == first)
+    }
+
+    /// Tells what our own reader finds wrong, when what has to be filled in is there.
+    #[cfg(feature = "tls")]
+    fn check(&mut self) {
+        let filled = {
+            let whole = Self {
+                interfaces: if self.interfaces.is_empty() {
+                    Vec::from(["eth0".to_owned()])
+                } else {
+                    self.interfaces.clone()
+                },
+                address: self.address.or(Some(Ipv4Addr::new(192, 0, 2, 1))),
+                pool: self
+                    .first_pool()
+                    .or_else(|| self.pools.first().map(|(name, _)| name.as_str()))
+                    .map(str::to_owned),
+                ..self.clone()
+            };
+            let addresses = Pool { ranges: Vec::from(["198.51.100.0/24".to_owned()]) };
+            if whole.pools.is_empty() {
+                Self { pools: Vec::from([("default".to_owned(), addresses)]), ..whole }
+            } else {
+                whole
+            }
+        };
+        let clock = usher_crypto::tls::WallClock::at(usher_core::WallTime::UNIX_EPOCH);
+        let parsed = crate::config::parse("pppoe.toml", &filled.text(), &usher_config::Alone, &clock);
+        for fault in parsed.err().map(|faults| faults.faults).unwrap_or_default() {
+            self.left.push((0, format!("what is made of it is not right yet: {}", fault.message)));
         }
+    }
+
+    fn text(&self) -> String {
+        let mut out: Vec<String> = Vec::new();
         out.push(format!("[listen]\ninterfaces = {}", list(&self.interfaces)));
         out.push("\n[service]".to_owned());
         out.extend(self.name.as_ref().map(|name| format!("name = {}", quoted(name))));
         if !self.services.is_empty() {
             out.push(format!("services = {}", list(&self.services)));
         }
-        out.extend(self.address.map(|address| format!("address = \"{address}\"")));
-        // Those of other names are for whom an AAA server names them.
-        let first = self.pool.take().unwrap_or_else(|| "default".to_owned());
-        if self.pools.iter().any(|(name, _)| *name == first) {
-            out.push(format!("pools = {}", list(&[first])));
-        } else if !self.pools.is_empty() {
-            self.left.push((
-                0,
-                "which [[pool]] hosts get addresses of is not in the file: write [service] pools".to_owned(),
-            ));
+        if !self.denies_ipv4 {
+            out.extend(self.address.map(|address| format!("address = \"{address}\"")));
+            out.extend(self.first_pool().map(|first| format!("pools = {}", list(&[first.to_owned()]))));
         }
+        out.extend(self.ipv6.map(|ipv6| format!("ipv6 = {ipv6}")));
         let with_ipv6 = self.ipv6 != Some(false);
         if with_ipv6 && !self.prefixes.is_empty() {
             out.push("prefix_pool = \"prefixes\"".to_owned());
@@ -435,124 +263,9 @@ impl Importer {
             out.extend(self.limits.iter().map(|(key, value)| format!("{key} = {value}")));
         }
         out.push("\n[tracking]\n".to_owned());
-        Imported { text: out.join("\n"), left: self.left, stops: self.stops }
+        out.join("\n")
     }
 }
 
 #[cfg(all(test, feature = "tls"))]
-mod tests {
-    use super::*;
-    use usher_config::Alone;
-    use usher_core::WallTime;
-    use usher_crypto::tls::WallClock;
-
-    const ACCEL: &str = "[modules]\npppoe\nauth_mschap_v2\nauth_chap_md5\nradius\nippool\nl2tp\n\
-        [ppp]\nlcp-echo-interval=20\nmtu=1400\n[pppoe]\nac-name=campus\ninterface=eth1\ninterface=eth2,padi-limit=10\n\
-        [dns]\ndns1=172.16.0.1\n[radius]\nnas-identifier=accel\ngw-ip-address=192.168.100.1\n\
-        server=192.0.2.5,a \"secret\",auth-port=1812,acct-port=1813,weight=1\ndae-server=127.0.0.1:3799,testing123\n\
-        [common]\nsingle-session=replace\n# a remark\n\
-        [ip-pool]\nattr=Framed-Pool\n192.168.0.2-255\n192.168.1.1-255,name=guests\n192.168.4.0/24,name=more,next=guests\n\
-        [ipv6-pool]\nfc00:0:1::/48,64\ndelegate=fc00:1::/36,48\n";
-
-    fn read(text: &str) -> crate::config::Loaded {
-        let clock = WallClock::at(WallTime::UNIX_EPOCH);
-        crate::config::parse("pppoe.toml", text, &Alone, &clock)
-            .unwrap_or_else(|faults| panic!("{faults}\n{text}"))
-    }
-
-    #[test]
-    fn a_file_of_accel_ppp_becomes_one_of_ours_and_what_is_left_is_named() {
-        let imported = import(ACCEL);
-        let loaded = read(&imported.text);
-        assert_eq!(loaded.config.ports, ["eth1", "eth2"]);
-        assert_eq!(loaded.config.ppp.name, "campus");
-        assert_eq!(loaded.config.pools.len(), 5);
-        assert_eq!(loaded.config.limits.sessions_per_user, 1);
-        assert_eq!(loaded.file.authentication.protocols.len(), 2);
-        assert!(loaded.config.aaa.is_some_and(|aaa| aaa.accounting && aaa.nas.identifier == "accel"));
-        let left: Vec<usize> = imported.left.iter().map(|(line, _)| *line).collect();
-        assert_eq!(left, [7, 10, 14, 20, 29], "{:?}", imported.left);
-        assert_eq!(imported.left[0].1, "l2tp of [modules] is not taken");
-        assert_eq!(imported.left[2].1, "what stands behind its name in interface of [pppoe] is not taken");
-        assert_eq!(
-            loaded.config.addressing.pools,
-            ["default"],
-            "others are for whom an AAA server names them"
-        );
-        assert!(!imported.left.iter().any(|(_, what)| what.contains("secret")), "{:?}", imported.left);
-    }
-
-    #[test]
-    fn the_pool_that_is_named_is_the_first_and_a_filter_stops_the_import() {
-        let pools = "[ip-pool]\ngw-ip-address=10.0.0.1\n10.9.0.0/24,name=blocked\n10.1.0.0/24,name=users\n";
-        let pool = |text: &str| read(&format!("{}\n", import(text).text)).config.addressing.pools;
-        assert_eq!(pool(&format!("[pppoe]\ninterface=eth1\nip-pool=users\n{pools}")), ["users"]);
-        let two = import(&format!("{pools}gw-ip-address=10.0.0.2\n[pppoe]\ninterface=re:eth.*\n"));
-        assert!(
-            two.text.contains("address = \"10.0.0.1\"") && two.text.contains("interfaces = []"),
-            "{}",
-            two.text
-        );
-        assert!(two.left.iter().any(|(line, what)| *line == 5 && what.contains("another than before")));
-        assert!(import("[pppoe]\ninterface=eth1\n").stops.is_empty());
-        assert_eq!(import("[pppoe]\nmac-filter=/etc/list,deny\n").stops[0].0, 2);
-    }
-
-    #[test]
-    fn options_of_pppd_become_what_they_can() {
-        let text = "# PPP options\nrequire-chap\nlcp-echo-interval 10\nlcp-echo-failure 2\nms-dns 10.0.0.53\nproxyarp\nlogin\n";
-        let imported = import(text);
-        assert!(
-            imported.text.contains("protocols = [\"chap\"]")
-                && imported.text.contains("keepalive = \"10 s\"")
-        );
-        let left: Vec<usize> = imported.left.iter().map(|(line, _)| *line).filter(|line| *line > 0).collect();
-        assert_eq!(left, [6, 7], "{:?}", imported.left);
-        let whole = imported
-            .text
-            .replace("interfaces = []", "interfaces = [\"eth1\"]")
-            .replace("[service]\n", "[service]\naddress = \"10.0.0.1\"\npools = [\"p\"]\n")
-            + "[[pool]]\nname = \"p\"\nranges = [\"10.0.0.0/24\"]\n";
-        assert_eq!(read(&whole).config.addressing.dns.len(), 1);
-    }
-
-    #[test]
-    fn a_server_without_accounting_is_named() {
-        let of = |port: &str| {
-            let server = format!("server=192.0.2.5,a secret,auth-port=1812,acct-port={port}\n");
-            import(&format!("[modules]\nradius\n[pppoe]\ninterface=eth1\n[radius]\n{server}"))
-        };
-        let named = |imported: &Imported| imported.left.iter().any(|(line, _)| *line == 6);
-        assert!(!named(&of("1813")) && named(&of("0")) && !of("0").text.contains(":0"), "{}", of("0").text);
-    }
-
-    #[test]
-    fn ipv6_of_pppds_options_is_asked_for_or_named() {
-        let named = |text: &str| -> Vec<usize> {
-            let left = import(text).left.into_iter();
-            left.filter(|(line, what)| *line > 0 || what.contains("IPv6")).map(|(line, _)| line).collect()
-        };
-        assert_eq!(named("require-chap\nipv6 ::1,::2\n"), [2, 0]);
-        assert_eq!((named("+ipv6\n"), named("noipv6\n"), named("")), (vec![0], vec![], vec![]));
-        assert_eq!(named("ipv6cp-use-ipaddr\n192.0.2.1:192.0.2.100\n"), [1, 2]);
-        assert!(import("+mschap-v2\n").text.contains("protocols = [\"mschapv2\"]"));
-        // Where an AAA server may give prefixes, nothing is missing.
-        let radius = "[modules]\nradius\n[ppp]\nipv6=allow\n[radius]\nserver=192.0.2.5,a secret\n";
-        let without = radius.replace("server=192.0.2.5,a secret", "");
-        assert_eq!((named(radius), named(&without)), (vec![], vec![0]));
-    }
-
-    #[test]
-    fn any_text_is_borne() {
-        for text in [
-            "",
-            "[",
-            "[pppoe\ninterface",
-            "[ip-pool]\n1-2\n1.2.3.4-\n=\n,name=\n",
-            "[radius]\nserver=\nserver=a,b\n",
-            "\u{0}\"\\\n",
-        ] {
-            let _ = import(text);
-        }
-    }
-}
+mod tests;

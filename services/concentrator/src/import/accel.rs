@@ -1,0 +1,408 @@
+//! accel-ppp's file, read as accel-ppp reads it (`accel-pppd/triton/conf_file.c`): of a setting that stands twice the first holds, of a section
+//! that stands twice the first is read, and a section counts where its module is loaded.
+
+use super::{Importer, SettingOutcome};
+use alloc::borrow::ToOwned;
+use alloc::collections::BTreeSet;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr};
+
+/// Modules that read a section: without any of them its settings do nothing.
+const SECTION_MODULES: &[(&str, &[&str])] = &[
+    ("radius", &["radius"]),
+    ("ip-pool", &["ippool"]),
+    ("ipv6-pool", &["ipv6pool"]),
+    ("ipv6-dns", &["ipv6_nd", "ipv6_dhcp"]),
+    ("chap-secrets", &["chap-secrets"]),
+    ("pppoe", &["pppoe"]),
+];
+
+/// A setting of the file.
+struct ConfOption {
+    /// From 1.
+    line: usize,
+    section: String,
+    name: String,
+    value: String,
+    /// It stands in the first section of its name.
+    is_read: bool,
+}
+
+/// A number as `atoi` takes it, where nothing follows.
+fn number(value: &str) -> Option<u32> {
+    value.parse().ok()
+}
+
+/// A range: `10.0.0.2-255` counts in the last octet, `10.0.0.5/24` goes from that address to the network's last.
+fn range(text: &str) -> Option<String> {
+    if let Some((first, last)) = text.split_once('-') {
+        let first: Ipv4Addr = first.trim().parse().ok()?;
+        let last: Ipv4Addr = match last.trim().parse::<u8>() {
+            Ok(last) => {
+                let [a, b, c, _] = first.octets();
+                Ipv4Addr::new(a, b, c, last)
+            }
+            Err(_) => last.trim().parse().ok()?,
+        };
+        return (first <= last).then(|| format!("{first}-{last}"));
+    }
+    let (first, bits) = text.split_once('/')?;
+    let (first, bits): (Ipv4Addr, u32) = (first.parse().ok()?, bits.parse().ok()?);
+    if !(1..=32).contains(&bits) {
+        return None;
+    }
+    let host = u32::MAX.checked_shr(bits).unwrap_or(0);
+    let last = Ipv4Addr::from_bits(first.to_bits() | host);
+    Some(if first.to_bits() & host == 0 { format!("{first}/{bits}") } else { format!("{first}-{last}") })
+}
+
+/// `fc00:0:1::/48,64`: each /64 of the /48.
+fn prefixes(text: &str) -> Option<String> {
+    let (network, each) = text.split_once(',')?;
+    let made = format!("{}/{}", network.trim(), each.trim());
+    made.parse::<usher_access::pool::Range>().is_ok().then_some(made)
+}
+
+/// Whether a setting may stand several times.
+fn repeats(section: &str, name: &str) -> bool {
+    match section {
+        "modules" | "ipv6-pool" | "ipv6-dns" => true,
+        "ip-pool" => !matches!(name, "attr" | "vendor" | "shuffle" | "reload-orphan"),
+        "radius" => name == "server",
+        "pppoe" => matches!(name, "interface" | "vlan-mon"),
+        _ => false,
+    }
+}
+
+/// Settings without which more would be let in.
+fn keeps_out(section: &str, name: &str, value: &str) -> bool {
+    match (section, name) {
+        // Who is on it is kept out, or alone let in.
+        ("pppoe", "mac-filter") => true,
+        // Sessions here are never encrypted: hosts without that are kept out there.
+        ("ppp" | "pppoe", "mppe") => value == "require",
+        _ => false,
+    }
+}
+
+impl Importer {
+    /// Takes accel-ppp's file.
+    pub(super) fn accel(&mut self, text: &str) {
+        let options = self.read_options(text);
+        let modules: BTreeSet<&str> = options
+            .iter()
+            .filter(|option| option.is_read && option.section == "modules")
+            .map(|option| option.name.as_str())
+            .collect();
+        self.ipv6 = Some(false);
+        let mut first = BTreeSet::new();
+        for option in &options {
+            let ConfOption { line, section, name, value, .. } = option;
+            let shown = format!("{name} of [{section}]");
+            if !option.is_read {
+                // Releases that read it would keep hosts out.
+                if keeps_out(section, name, value) {
+                    self.stop(*line, &shown);
+                } else {
+                    self.leave(
+                        *line,
+                        &format!("{shown}, which accel-ppp does not read where the section stands again,"),
+                    );
+                }
+                continue;
+            }
+            let needed = SECTION_MODULES.iter().find(|(of, _)| of == section);
+            if let Some((_, needed)) = needed
+                && !needed.iter().any(|module| modules.contains(module))
+            {
+                let module = needed.join(" or ");
+                self.leave(*line, &format!("{shown}, whose module {module} is not in [modules],"));
+                continue;
+            }
+            if !repeats(section, name) && !first.insert((section, name)) {
+                self.leave(*line, &format!("{shown}, of which accel-ppp takes what stands first,"));
+                continue;
+            }
+            // What stands behind the name may be a secret.
+            match self.take_option(section, name, value, &modules) {
+                SettingOutcome::Whole => {}
+                SettingOutcome::Part(what) => self.leave(*line, &format!("{what} in {shown}")),
+                SettingOutcome::Told(what) => self.left.push((*line, format!("{shown}: {what}"))),
+                SettingOutcome::No => self.leave(*line, &shown),
+                SettingOutcome::Stop => self.stop(*line, &shown),
+            }
+        }
+        let said = |name: &str| {
+            options.iter().find(|option| option.is_read && option.section == "pppoe" && option.name == name)
+        };
+        let is_set = |name: &str| {
+            said(name).is_some_and(|option| number(&option.value).is_some_and(|value| value > 0))
+        };
+        let line = said("service-name").or_else(|| said("Service-Name")).map(|option| option.line);
+        if let Some(line) = line.filter(|_| !self.services.is_empty()) {
+            if is_set("accept-any-service") {
+                self.services.clear();
+                let what = "service-name of [pppoe]: every name is taken, as accept-any-service has it, and none is offered";
+                self.left.push((line, what.to_owned()));
+            } else if !is_set("accept-blank-service") {
+                let what = "service-name of [pppoe]: accel-ppp drops a PADI without a service's name, and here it is answered";
+                self.left.push((line, what.to_owned()));
+            }
+        }
+    }
+
+    /// The settings of the file, in their order.
+    fn read_options(&mut self, text: &str) -> Vec<ConfOption> {
+        let mut options: Vec<ConfOption> = Vec::new();
+        let (mut section, mut is_read) = (String::new(), true);
+        let mut sections = BTreeSet::new();
+        // Settings within settings, `{` to `}`.
+        let mut depth = 0_usize;
+        for (line, text) in (1..).zip(text.lines()) {
+            let text = text.trim_matches([' ', '\t', '\r']);
+            if text.is_empty() || text.starts_with('#') {
+                continue;
+            }
+            if depth > 0 {
+                if text == "}" {
+                    depth -= 1;
+                } else if text.ends_with('{') {
+                    depth += 1;
+                }
+                continue;
+            }
+            if text.starts_with("$include") {
+                self.stop(line, "$include, whose file may have more,");
+                continue;
+            }
+            if let Some(rest) = text.strip_prefix('[') {
+                match rest.split_once(']') {
+                    Some((name, _)) => {
+                        name.clone_into(&mut section);
+                        is_read = sections.insert(section.clone());
+                    }
+                    None => self.stop(line, "a section without \"]\", with which accel-ppp takes no file,"),
+                }
+                continue;
+            }
+            let end = text.find([' ', '\t', '=']).unwrap_or(text.len());
+            let (name, rest) = text.split_at(end);
+            let rest = rest.trim_start_matches([' ', '\t']);
+            let mut value = match rest.strip_prefix(['=', ',']) {
+                Some(value) => value.trim_start_matches([' ', '\t']).to_owned(),
+                None => String::new(),
+            };
+            // `${other}` is what another setting of the section has.
+            if let Some(other) = value.strip_prefix("${").and_then(|rest| rest.split('}').next()) {
+                let known = options.iter().find(|option| option.section == section && option.name == other);
+                value = known.map(|option| option.value.clone()).unwrap_or_default();
+            }
+            if let Some(outer) = value.strip_suffix('{') {
+                value = outer.trim_end().to_owned();
+                depth = 1;
+                self.leave(line, &format!("what stands within {name} of [{section}]"));
+            }
+            options.push(ConfOption {
+                line,
+                section: section.clone(),
+                name: name.to_owned(),
+                value,
+                is_read,
+            });
+        }
+        options
+    }
+
+    /// Takes a setting, or says what is so anyway.
+    fn take_option(
+        &mut self,
+        section: &str,
+        name: &str,
+        value: &str,
+        modules: &BTreeSet<&str>,
+    ) -> SettingOutcome {
+        if keeps_out(section, name, value) {
+            return SettingOutcome::Stop;
+        }
+        match (section, name) {
+            ("modules", "auth_mschap_v2") => self.protocol("mschapv2"),
+            ("modules", "auth_chap_md5") => self.protocol("chap"),
+            ("modules", "auth_pap") => self.protocol("pap"),
+            ("modules", "radius") => self.radius = true,
+            ("modules", "shaper") => {
+                return SettingOutcome::Told(
+                    "rates are [[rate]] here, and an AAA server names one by Filter-Id",
+                );
+            }
+            ("modules", "pppoe" | "ippool" | "ipv6pool" | "ipv6_nd" | "ipv6_dhcp" | "log_file") => {}
+            (_, "verbose") => {}
+            ("common", "single-session") if matches!(value, "replace" | "deny") => {
+                self.limit("sessions_per_user", "1".to_owned());
+                let excess = if value == "deny" { "refuse" } else { "replace" };
+                self.limit("excess", super::quoted(excess));
+            }
+            ("common", "max-sessions") => match number(value) {
+                Some(most @ 1..=65_534) => self.limit("sessions", format!("{most}")),
+                _ => return SettingOutcome::No,
+            },
+            ("ppp", "lcp-echo-interval") => match number(value) {
+                Some(seconds) => self.limit("keepalive", super::quoted(&format!("{seconds} s"))),
+                None => return SettingOutcome::No,
+            },
+            ("ppp", "lcp-echo-failure") => match number(value) {
+                Some(failures @ 1..) => self.limit("keepalive_failures", format!("{failures}")),
+                _ => return SettingOutcome::No,
+            },
+            ("ppp" | "pppoe", "mppe") if value == "deny" => {}
+            // Their words are numbers as well, from 0 for deny.
+            ("ppp", "ipv4" | "ipv6") => {
+                let has = match value {
+                    "deny" | "0" => false,
+                    "allow" | "prefer" | "prefere" | "require" | "1" | "2" | "3" => true,
+                    _ => return SettingOutcome::No,
+                };
+                if name == "ipv4" {
+                    self.denies_ipv4 = !has
+                } else {
+                    self.ipv6 = Some(has)
+                }
+                if matches!(value, "require" | "3") {
+                    return SettingOutcome::Told(
+                        "a session without it is ended there, and here it goes on with what it has",
+                    );
+                }
+            }
+            // An expression is of interfaces that are not there yet.
+            ("pppoe", "interface") if value.starts_with("re:") => return SettingOutcome::No,
+            ("pppoe", "interface") => {
+                let mut parts = value.split(',');
+                self.interfaces.extend(parts.next().map(ToOwned::to_owned));
+                if parts.next().is_some() {
+                    return SettingOutcome::Part("what stands behind its name");
+                }
+            }
+            ("pppoe", "ip-pool") => self.pool = Some(value.to_owned()),
+            ("pppoe", "ac-name") => self.name = Some(value.to_owned()),
+            ("pppoe", "AC-Name") if self.name.is_none() => self.name = Some(value.to_owned()),
+            ("pppoe", "service-name" | "Service-Name") => {
+                if name == "service-name" || self.services.is_empty() {
+                    let names = value.split(',').filter(|name| !name.is_empty());
+                    self.services = names.map(ToOwned::to_owned).collect();
+                }
+            }
+            // What follows from them is said of service-name.
+            ("pppoe", "accept-any-service" | "accept-blank-service") => {}
+            ("pppoe", "tr101") => self.trust_circuit_id = number(value).is_some_and(|value| value > 0),
+            ("dns", "dns1" | "dns2") => match value.parse() {
+                // The first goes before the second, wherever it stands.
+                Ok(address) if name == "dns1" => self.dns.insert(0, address),
+                Ok(address) => self.dns.push(address),
+                Err(_) => return SettingOutcome::No,
+            },
+            ("ipv6-dns", address) => match address.parse() {
+                Ok(address) => self.dns.push(address),
+                Err(_) => return SettingOutcome::No,
+            },
+            ("radius" | "ip-pool" | "chap-secrets", "gw-ip-address") => {
+                match value.split('/').next().map(str::parse) {
+                    Some(Ok(address)) if self.address.is_none_or(|known| known == address) => {
+                        self.address = Some(address);
+                    }
+                    Some(Ok(_)) => return SettingOutcome::Part("an address that is another than before"),
+                    _ => return SettingOutcome::No,
+                }
+            }
+            ("radius", "nas-identifier") => self.identifier = Some(value.to_owned()),
+            ("radius", "nas-ip-address") => match value.parse() {
+                Ok(address) => self.nas_address = Some(address),
+                Err(_) => return SettingOutcome::No,
+            },
+            ("radius", "server") => return self.server(value),
+            ("radius", "dae-server") => match value.split(',').next() {
+                Some(address) if address.contains(':') => {
+                    self.dynamic = Some(address.to_owned());
+                    return SettingOutcome::Part(
+                        "the secret, beside which the servers of [[aaa.radius]] ask by their own here,",
+                    );
+                }
+                _ => return SettingOutcome::No,
+            },
+            ("radius", "acct-interim-interval") => match number(value) {
+                // Without end there: no records.
+                Some(0) => {}
+                Some(seconds) => self.interim = Some(format!("{seconds} s")),
+                None => return SettingOutcome::No,
+            },
+            ("ip-pool", range_or_key) => return self.pool(range_or_key, value),
+            ("ipv6-pool", "delegate") => match prefixes(value) {
+                Some(range) if modules.contains("ipv6_dhcp") => self.delegated.push(range),
+                Some(_) => {
+                    return SettingOutcome::Told(
+                        "networks are delegated by the module ipv6_dhcp, which is not in [modules]: it is not taken",
+                    );
+                }
+                None => return SettingOutcome::No,
+            },
+            ("ipv6-pool", range) if value.is_empty() => match prefixes(range) {
+                Some(range) => self.prefixes.push(range),
+                None => return SettingOutcome::No,
+            },
+            _ => return SettingOutcome::No,
+        }
+        SettingOutcome::Whole
+    }
+
+    /// `10.0.0.2-255,name=pool1`, or `10.0.0.2-255,pool1`: the line may have been cut at its first `=`.
+    fn pool(&mut self, key: &str, value: &str) -> SettingOutcome {
+        let (addresses, name) = match key.split_once(',') {
+            Some((addresses, "name")) => (addresses, value),
+            Some((addresses, name)) if value.is_empty() && !name.contains(',') => (addresses, name),
+            Some(_) => return SettingOutcome::No,
+            None if value.is_empty() => (key, "default"),
+            None => return SettingOutcome::if_so(key == "attr" && value == "Framed-Pool"),
+        };
+        // What follows the name, such as next=, is of no pool of ours.
+        let whole = !name.contains(',');
+        let name = name.split(',').next().unwrap_or_default();
+        // Every second address of four, and others.
+        if !whole && value.contains("allocator=") {
+            return SettingOutcome::No;
+        }
+        let Some(range) = range(addresses) else { return SettingOutcome::No };
+        match self.pools.iter_mut().find(|(known, _)| known == name) {
+            Some((_, pool)) => pool.ranges.push(range),
+            None => self.pools.push((name.to_owned(), super::Pool { ranges: Vec::from([range]) })),
+        }
+        if whole { SettingOutcome::Whole } else { SettingOutcome::Part("what stands behind its name") }
+    }
+
+    /// `192.0.2.1,secret,auth-port=1812,acct-port=1813,...`, or `192.0.2.1,secret,1812,1813`.
+    fn server(&mut self, value: &str) -> SettingOutcome {
+        let mut parts = value.split(',').map(str::trim);
+        let (Some(address), Some(secret)) = (parts.next(), parts.next()) else { return SettingOutcome::No };
+        if address.parse::<IpAddr>().is_err() || secret.contains('\u{fffd}') {
+            return SettingOutcome::No;
+        }
+        let (mut auth, mut acct, mut whole) = ("1812", "1813", true);
+        for (n, part) in parts.enumerate() {
+            match (n, part.split_once('=')) {
+                // Port 0 is none.
+                (_, Some(("auth-port", "0"))) => return SettingOutcome::No,
+                (0, None) if part == "0" => return SettingOutcome::No,
+                (_, Some(("auth-port", port))) => auth = port,
+                (_, Some(("acct-port", "0"))) => whole = false,
+                (_, Some(("acct-port", port))) => acct = port,
+                (0, None) if part.parse::<u16>().is_ok() => auth = part,
+                (1, None) if part.parse::<u16>().is_ok_and(|port| port > 0) => acct = part,
+                _ => whole = false,
+            }
+        }
+        let at = |port: &str| {
+            if address.contains(':') { format!("[{address}]:{port}") } else { format!("{address}:{port}") }
+        };
+        self.servers.push((at(auth), secret.to_owned(), at(acct)));
+        if whole { SettingOutcome::Whole } else { SettingOutcome::Part("what stands behind its ports") }
+    }
+}

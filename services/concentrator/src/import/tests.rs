@@ -1,0 +1,352 @@
+//! What is taken, what is named, and what stops.
+
+use super::*;
+use proptest::prelude::*;
+use usher_config::Alone;
+use usher_core::WallTime;
+use usher_crypto::tls::WallClock;
+
+const ACCEL: &str = "[modules]\npppoe\nauth_mschap_v2\nauth_chap_md5\nradius\nippool\nl2tp\nipv6pool\nipv6_nd\nipv6_dhcp\n\
+    [ppp]\nlcp-echo-interval=20\nmtu=1400\nipv6=allow\n[pppoe]\nac-name=campus\ninterface=eth1\ninterface=eth2,padi-limit=10\n\
+    [dns]\ndns1=172.16.0.1\n[radius]\nnas-identifier=accel\ngw-ip-address=192.168.100.1\n\
+    server=192.0.2.5,a \"secret\",auth-port=1812,acct-port=1813,weight=1\ndae-server=127.0.0.1:3799,testing123\n\
+    [common]\nsingle-session=replace\n# a remark\n\
+    [ip-pool]\nattr=Framed-Pool\n192.168.0.2-255\n192.168.1.1-255,name=guests\n192.168.4.0/24,name=more,next=guests\n\
+    [ipv6-pool]\nfc00:0:1::/48,64\ndelegate=fc00:1::/36,48\n";
+
+fn read(text: &str) -> crate::config::Loaded {
+    let clock = WallClock::at(WallTime::UNIX_EPOCH);
+    crate::config::parse("pppoe.toml", text, &Alone, &clock)
+        .unwrap_or_else(|faults| panic!("{faults}\n{text}"))
+}
+
+#[test]
+fn a_file_of_accel_ppp_becomes_one_of_ours_and_what_is_left_is_named() {
+    let imported = import(ACCEL);
+    let loaded = read(&imported.text);
+    assert_eq!(loaded.config.ports, ["eth1", "eth2"]);
+    assert_eq!(loaded.config.ppp.name, "campus");
+    assert_eq!(loaded.config.pools.len(), 5);
+    assert_eq!(loaded.config.limits.sessions_per_user, 1);
+    assert_eq!(loaded.file.authentication.protocols.len(), 2);
+    assert!(loaded.config.aaa.is_some_and(|aaa| aaa.accounting && aaa.nas.identifier == "accel"));
+    let left: Vec<usize> = imported.left.iter().map(|(line, _)| *line).collect();
+    assert_eq!(left, [7, 13, 18, 24, 25, 33], "{:?}", imported.left);
+    assert_eq!(imported.left[0].1, "l2tp of [modules] is not taken");
+    assert_eq!(imported.left[2].1, "what stands behind its name in interface of [pppoe] is not taken");
+    assert_eq!(loaded.config.addressing.pools, ["default"], "others are for whom an AAA server names them");
+    assert!(
+        !imported.left.iter().any(|(_, what)| what.contains("testing123") || what.contains("a \"secret")),
+        "{:?}",
+        imported.left
+    );
+}
+
+#[test]
+fn the_pool_that_is_named_is_the_first_and_a_filter_stops_the_import() {
+    let pools = "[modules]\nippool\npppoe\n[ip-pool]\ngw-ip-address=10.0.0.1\n10.9.0.0/24,name=blocked\n10.1.0.0/24,name=users\n";
+    let pool = |text: &str| read(&format!("{}\n", import(text).text)).config.addressing.pools;
+    assert_eq!(pool(&format!("[pppoe]\ninterface=eth1\nip-pool=users\n{pools}")), ["users"]);
+    let two = import(&format!("{pools}gw-ip-address=10.0.0.2\n[pppoe]\ninterface=re:eth.*\n"));
+    assert!(
+        two.text.contains("address = \"10.0.0.1\"") && two.text.contains("interfaces = []"),
+        "{}",
+        two.text
+    );
+    assert!(two.left.iter().any(|(line, what)| *line == 8 && what.contains("another than before")));
+}
+
+#[test]
+fn options_of_pppd_become_what_they_can() {
+    let text = "# PPP options\nrequire-chap\nlcp-echo-interval 10\nlcp-echo-failure 2\nms-dns 10.0.0.53\nproxyarp\nnoauth\n";
+    let imported = import(text);
+    assert!(
+        imported.text.contains("protocols = [\"chap\"]") && imported.text.contains("keepalive = \"10 s\"")
+    );
+    let left: Vec<usize> = imported.left.iter().map(|(line, _)| *line).filter(|line| *line > 0).collect();
+    assert_eq!(left, [6, 7], "{:?}", imported.left);
+    let whole = imported
+        .text
+        .replace("interfaces = []", "interfaces = [\"eth1\"]")
+        .replace("[service]\n", "[service]\naddress = \"10.0.0.1\"\npools = [\"p\"]\n")
+        + "[[pool]]\nname = \"p\"\nranges = [\"10.0.0.0/24\"]\n";
+    assert_eq!(read(&whole).config.addressing.dns.len(), 1);
+}
+
+#[test]
+fn any_text_is_borne() {
+    for text in [
+        "",
+        "[",
+        "[pppoe\ninterface",
+        "[ip-pool]\n1-2\n1.2.3.4-\n=\n,name=\n",
+        "[radius]\nserver=\nserver=a,b\n",
+        "\u{0}\"\\\n",
+    ] {
+        let _ = import(text);
+    }
+}
+
+/// How a table's file is taken.
+struct TakenFile {
+    text: &'static str,
+    /// What the made configuration has, and what it has not.
+    has: &'static [&'static str],
+    lacks: &'static [&'static str],
+    /// Lines with what is named there.
+    left: &'static [(usize, &'static str)],
+    stops: &'static [usize],
+}
+
+fn compare(table: &[TakenFile]) {
+    for TakenFile { text, has, lacks, left, stops } in table {
+        let made = import(text);
+        for part in *has {
+            assert!(made.text.contains(part), "{part} is not in what is made of\n{text}\n{}", made.text);
+        }
+        for part in *lacks {
+            assert!(!made.text.contains(part), "{part} is in what is made of\n{text}\n{}", made.text);
+        }
+        for (line, what) in *left {
+            let is_named = made.left.iter().any(|(at, said)| at == line && said.contains(what));
+            assert!(is_named, "{line}: {what} is not named of\n{text}\n{:?}", made.left);
+        }
+        let lines: Vec<usize> = made.stops.iter().map(|(line, _)| *line).collect();
+        assert_eq!(lines, *stops, "{text}\n{:?}", made.stops);
+    }
+}
+
+/// As `getword` of pppd's options.c.
+#[test]
+fn options_of_pppd_are_read_word_by_word() {
+    compare(&[
+        TakenFile {
+            text: "auth require-mschap-v2 require-pap\nlock idle 300 maxconnect 3600\n",
+            has: &[
+                "protocols = [\"mschapv2\", \"pap\"]",
+                "idle_timeout = \"300 s\"",
+                "session_timeout = \"3600 s\"",
+            ],
+            lacks: &[],
+            left: &[],
+            stops: &[],
+        },
+        TakenFile {
+            text: "idle # a comment\n  0x10\nmaxconnect \\\n 010\nidle 0x20\n",
+            has: &["idle_timeout = \"32 s\"", "session_timeout = \"8 s\""],
+            lacks: &["16 s"],
+            left: &[],
+            stops: &[],
+        },
+        TakenFile {
+            text: "name 'a # \\\nb' require-chap#require-pap\nfoo bar\npassword \"my secret\"",
+            has: &["protocols = [\"chap\"]"],
+            lacks: &["pap"],
+            left: &[
+                (1, "name is not taken"),
+                (3, "foo is not"),
+                (3, "bar is not"),
+                (4, "password is not taken"),
+            ],
+            stops: &[],
+        },
+        TakenFile {
+            text: "ipv6 ::1,::2 +ipv6\nms-dns 10.0.0.1 ms-dns 10.0.0.2 ms-dns 10.0.0.3",
+            has: &["ipv6 = true", "dns = [\"10.0.0.2\", \"10.0.0.3\"]"],
+            lacks: &["10.0.0.1\""],
+            left: &[(1, "ipv6 is not taken"), (0, "last two hold")],
+            stops: &[],
+        },
+        TakenFile {
+            text: "lcp-echo-interval",
+            has: &[],
+            lacks: &["keepalive"],
+            left: &[(1, "without a word behind it")],
+            stops: &[],
+        },
+        TakenFile {
+            text: "require-mppe nodefaultroute\nlogin file /etc/ppp/more call isp\n+mppe-128 plugin pam.so plugin rp-pppoe.so",
+            has: &[],
+            lacks: &[],
+            left: &[],
+            stops: &[1, 2, 2, 2, 3, 3],
+        },
+        TakenFile {
+            // Addresses that need no proof: leaving them out lets nobody in.
+            text: "allow-ip 10.0.0.7 allow-number 00:* pass-filter 'tcp port 80' re\\161uire-pap",
+            has: &["protocols = [\"pap\"]"],
+            lacks: &[],
+            left: &[(1, "allow-ip is not taken")],
+            stops: &[1, 1],
+        },
+    ]);
+    let secret = import("password geheim");
+    assert!(!secret.left.iter().any(|(_, what)| what.contains("geheim")), "{:?}", secret.left);
+}
+
+#[test]
+fn sections_of_accel_ppp_count_where_their_module_is_loaded() {
+    const RADIUS: &str = "[radius]\nserver=192.0.2.5,testing123\ndae-server=127.0.0.1:3799,testing123\n";
+    for (modules, is_asked) in [("radius\n", true), ("#radius\n", false), ("", false)] {
+        let made = import(&format!("[modules]\n{modules}{RADIUS}"));
+        assert_eq!(made.text.contains("testing123"), is_asked, "{}", made.text);
+        assert_eq!(made.text.contains("[aaa.dynamic]"), is_asked);
+        let unloaded =
+            made.left.iter().filter(|(_, what)| what.contains("whose module radius is not")).count();
+        assert_eq!(unloaded, if is_asked { 0 } else { 2 }, "{:?}", made.left);
+    }
+    const POOLS: &str = "ippool\npppoe\n[ip-pool]\ngw-ip-address=10.0.0.1\n10.0.0.0/24\n";
+    for (modules, ipv6, prefixes, delegated) in [
+        ("ipv6pool\nipv6_nd\nipv6_dhcp\n", "ipv6=allow", true, true),
+        ("ipv6pool\nipv6_nd\nipv6_dhcp\n", "ipv6=3", true, true),
+        ("ipv6pool\nipv6_nd\n", "ipv6=allow", true, false),
+        ("ipv6_nd\nipv6_dhcp\n", "ipv6=allow", false, false),
+        ("ipv6pool\nipv6_nd\nipv6_dhcp\n", "ipv6=0", false, false),
+        ("ipv6pool\nipv6_nd\nipv6_dhcp\n", "ipv6=deny", false, false),
+        ("ipv6pool\nipv6_nd\nipv6_dhcp\n", "", false, false),
+    ] {
+        let text = format!(
+            "[modules]\n{modules}{POOLS}[ppp]\n{ipv6}\n[ipv6-pool]\nfc00:0:1::/48,64\ndelegate=fc00:1::/36,48\n[pppoe]\ninterface=eth1\n"
+        );
+        let made = import(&text);
+        assert_eq!(made.text.contains("prefix_pool ="), prefixes, "{text}\n{}", made.text);
+        assert_eq!(made.text.contains("delegated_pool ="), delegated, "{text}\n{}", made.text);
+        assert_eq!(
+            made.text.contains("ipv6 = true"),
+            matches!(ipv6, "ipv6=allow" | "ipv6=3"),
+            "{}",
+            made.text
+        );
+        read(&made.text);
+    }
+}
+
+/// As triton/conf_file.c of accel-ppp reads it.
+#[test]
+fn accel_ppp_files_are_read_as_accel_ppp_reads_them() {
+    compare(&[
+        TakenFile {
+            text: "[modules]\npppoe\n[pppoe]   # access\ninterface=eth1\nac-name=first\nac-name=second\n",
+            has: &["interfaces = [\"eth1\"]", "name = \"first\""],
+            lacks: &["second"],
+            left: &[(6, "takes what stands first")],
+            stops: &[],
+        },
+        TakenFile {
+            text: "[modules]\npppoe\n[pppoe]\ninterface=eth1\n[ppp]\n[pppoe]\ninterface=eth2\nmac-filter=/x,deny\n",
+            has: &["interfaces = [\"eth1\"]"],
+            lacks: &["eth2"],
+            left: &[(7, "does not read where the section stands again")],
+            stops: &[8],
+        },
+        TakenFile {
+            text: "[modules]\npppoe\n$include /etc/more\n[pppoe\n[ppp]\nmppe=require\n[pppoe]\nmppe = require\nmac-filter=/x,deny\n",
+            has: &[],
+            lacks: &[],
+            left: &[],
+            stops: &[3, 4, 6, 8, 9],
+        },
+        TakenFile { text: "$include /etc/more\n", has: &[], lacks: &[], left: &[], stops: &[1] },
+        TakenFile {
+            text: "[modules]\npppoe\n[pppoe]\nservice-name=isp,,tv\n",
+            has: &["services = [\"isp\", \"tv\"]"],
+            lacks: &[],
+            left: &[(4, "drops a PADI without a service's name")],
+            stops: &[],
+        },
+        TakenFile {
+            text: "[modules]\npppoe\n[pppoe]\nservice-name=isp\naccept-any-service=1\n",
+            has: &[],
+            lacks: &["services ="],
+            left: &[(4, "every name is taken")],
+            stops: &[],
+        },
+        TakenFile {
+            text: "[modules]\nippool\npppoe\n[ppp]\nipv4=require\nlcp-echo-interval=+20\n[ip-pool]\n10.9.0.5/24\n10.8.0.0/24\n10.7.0.0/0\n10.6.0.0/24,allocator=net30\n[common]\nsingle-session=deny\nsingle-session=replace\nblock={\n mac-filter=x\n}\n[shaper]\nx=${y}\n",
+            has: &["\"10.9.0.5-10.9.0.255\", \"10.8.0.0/24\"", "excess = \"refuse\""],
+            lacks: &["10.7", "10.6", "replace"],
+            left: &[
+                (5, "is ended there"),
+                (10, "10.7.0.0/0"),
+                (11, "10.6.0.0/24"),
+                (14, "stands first"),
+                (15, "within block"),
+            ],
+            stops: &[],
+        },
+        TakenFile {
+            text: "[modules]\nippool\nradius\npppoe\n[ppp]\nipv4=deny\n[radius]\nserver=192.0.2.5,key,1645,1646\nserver=192.0.2.6,key,0\nacct-interim-interval=0\ndae-server=127.0.0.1:3799,other\n[ip-pool]\ngw-ip-address=10.0.0.1\n10.0.0.0/24\n",
+            has: &[
+                "address = \"192.0.2.5:1645\"",
+                "acct_address = \"192.0.2.5:1646\"",
+                "listen = \"127.0.0.1:3799\"",
+            ],
+            lacks: &["address = \"10.0.0.1\"", "192.0.2.6", "other", "interim"],
+            left: &[(9, "server of [radius]"), (11, "the secret")],
+            stops: &[],
+        },
+    ]);
+}
+
+/// What our own reader would refuse is told.
+#[test]
+fn what_is_made_is_right_or_its_faults_are_told() {
+    let long = "x".repeat(70);
+    let right =
+        "[modules]\npppoe\nippool\n[ip-pool]\ngw-ip-address=10.0.0.1\n10.0.0.2-99\n[pppoe]\ninterface=eth1\n";
+    for (text, fault) in [
+        (right.to_owned(), None),
+        ("idle 0\nmaxconnect 0\nlcp-echo-interval 0\nrequire-chap\n".to_owned(), None),
+        (format!("{right}ac-name={long}\n"), Some("a concentrator's name has 1 to 64 octets")),
+        (format!("{right}interface=eth1\n"), Some("\"eth1\" is there already")),
+        (format!("{right}interface=an-interface-of-many-letters\n"), Some("cannot be an interface's name")),
+    ] {
+        let made = import(&text);
+        let told: Vec<&str> = made
+            .left
+            .iter()
+            .map(|(_, what)| what.as_str())
+            .filter(|what| what.contains("not right yet"))
+            .collect();
+        match fault {
+            None => assert_eq!(told, [""; 0], "{text}"),
+            Some(fault) => assert!(told.len() == 1 && told[0].contains(fault), "{told:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_server_without_accounting_is_named() {
+    let of = |port: &str| {
+        let server = format!("server=192.0.2.5,a secret,auth-port=1812,acct-port={port}\n");
+        import(&format!("[modules]\nradius\n[pppoe]\ninterface=eth1\n[radius]\n{server}"))
+    };
+    let named = |imported: &Imported| imported.left.iter().any(|(line, _)| *line == 6);
+    assert!(!named(&of("1813")) && named(&of("0")) && !of("0").text.contains(":0"), "{}", of("0").text);
+}
+
+#[test]
+fn ipv6_of_pppds_options_is_asked_for_or_named() {
+    let named = |text: &str| -> Vec<usize> {
+        let left = import(text).left.into_iter();
+        left.filter(|(line, what)| *line > 0 || what.contains("IPv6")).map(|(line, _)| line).collect()
+    };
+    assert_eq!(named("require-chap\nipv6 ::1,::2\n"), [2, 0]);
+    assert_eq!((named("+ipv6\n"), named("noipv6\n"), named("")), (vec![0], vec![], vec![]));
+    // Where an AAA server may give prefixes, nothing is missing.
+    let radius = "[modules]\nradius\n[ppp]\nipv6=allow\n[radius]\nserver=192.0.2.5,a secret\n";
+    let without = radius.replace("server=192.0.2.5,a secret", "");
+    assert_eq!((named(radius), named(&without)), (vec![], vec![0]));
+}
+
+proptest! {
+    /// What is made either loads, or something of it is named.
+    #[test]
+    fn no_file_becomes_a_faulty_one_unsaid(text in "(\\[(modules|pppoe|ip-pool|ppp|radius|common)\\]\n|(pppoe|ippool|radius|interface=eth[12],?|ac-name=.{0,3}|10\\.0\\.0\\.[0-9]{1,2}[-/][0-9]{1,2}|gw-ip-address=10\\.0\\.0\\.1|lcp-echo-interval=[0-9]{1,4}|server=192\\.0\\.2\\.1,.{0,4}|acct-interim-interval=[0-9]{1,6}|max-sessions=[0-9]{1,5})\n|idle [0-9]{0,12} |'|\"|\\\\|#){0,30}") {
+        let made = import(&text);
+        let clock = WallClock::at(WallTime::UNIX_EPOCH);
+        if made.left.is_empty() && made.stops.is_empty() {
+            prop_assert!(crate::config::parse("pppoe.toml", &made.text, &Alone, &clock).is_ok(), "{}", made.text);
+        }
+    }
+}
