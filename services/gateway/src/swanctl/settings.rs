@@ -35,6 +35,10 @@ impl SettingsSection {
     pub(super) fn value(&self, key: &str) -> Option<&str> {
         self.values.iter().find(|(k, ..)| k == key).map(|(_, value, _)| value.as_str())
     }
+    /// Where a value stands, or else the section.
+    pub(super) fn line_of(&self, key: &str) -> Place {
+        self.values.iter().find(|(k, ..)| k == key).map_or(self.line, |(.., line)| *line)
+    }
     /// A value takes the place of one of its name.
     fn set(&mut self, key: String, value: String, line: Place) {
         self.values.retain(|(known, ..)| *known != key);

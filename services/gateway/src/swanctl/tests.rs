@@ -1,5 +1,6 @@
 //! What is read, what is written, and what stops.
 
+use super::words::{identity, octets};
 use super::*;
 use usher_config::Alone;
 use usher_crypto::tls::WallClock;
@@ -49,7 +50,7 @@ secrets {
   eap-ann { id = ann
             secret = "a long password" }
 }
-authorities { }
+authorities { ca { cert_uri_base = "http://x" } }
 "#;
 
 #[test]
@@ -80,7 +81,7 @@ fn what_is_taken_is_a_configuration_and_what_is_not_is_named() {
         (10, "keyingtries of the connection site is not taken"),
         (18, "the first packet begins a connection: write on_demand = true above its [[connection.child]]"),
         (32, "name servers are of connections"),
-        (41, "the section authorities is not taken"),
+        (41, "cert_uri_base of the authority ca is not taken"),
     ] {
         let start = alloc::format!("{line}: {what}");
         assert!(left.iter().any(|left| left.starts_with(&start)), "{start} is not among {left:#?}");
@@ -105,6 +106,7 @@ fn how_certificates_are_looked_at_is_of_the_whole_file() {
     assert_eq!(table(&of("ocsp = both", "", "")).as_deref(), Some("ocsp = \"soft\""));
     let never = Some("ocsp = \"soft\"\nocsp_response = false");
     assert_eq!(table(&of("ocsp = never", "", "")).as_deref(), never);
+    assert!(!with("ocsp = both", "", "").text.contains("[revocation]"), "there are no certificates");
     let strict = of("", "revocation = strict", "revocation = relaxed");
     assert_eq!(table(&strict).as_deref(), Some("ocsp = \"hard\""), "the stricter one holds");
     assert!(strict.left.iter().any(|(line, what)| *line > 0 && what.contains("crl_required = true")));
@@ -155,6 +157,29 @@ fn what_would_let_in_more_stops_the_import() {
         ("", "auth = pubkey\ncacerts = ca.pem\ncert1 { file = x }", ""),
         ("", "cert_policy = 1.2.3", ""),
         ("", "auth = xauth", ""),
+        ("", "auth = eap", ""),
+        ("", "auth = eap-tls\ncacerts = ca.pem", ""),
+        ("", "auth = eap-tls\nrevocation = strict", ""),
+        ("", "auth = eap-tls\nrevocation = ifuri", ""),
+        ("", "auth = eap-radius\ncacerts = ca.pem", ""),
+        ("", "cacerts = ca.pem", ""),
+        ("", "revocation = strict", ""),
+        ("", "auth = pubkey\ncacerts = 0xff", ""),
+        ("", "id = 10.0.0.0/8", ""),
+        ("", "id = 10.0.0.1-10.0.0.9", ""),
+        ("", "id = 2001:db8::/32", ""),
+        ("", "id = ^gw.*$", ""),
+        ("unique = keep", "", ""),
+        ("if_id_in = 7", "", ""),
+        ("if_id_in = %unique", "", ""),
+        ("local_addrs = gw.example.org", "", ""),
+        ("local_addrs = 10.0.0.0/8", "", ""),
+        ("local_addrs = 10.0.0.1, 10.0.0.2", "", ""),
+        ("", "", "label = system_u:object_r:ipsec_spd_t:s0"),
+        ("", "", "mark_in = 7/0xff"),
+        ("", "", "mark_in = %unique"),
+        ("", "", "if_id_in = 0x10"),
+        ("", "", "policies = no"),
         ("", "auth = pubkey-sha512\ncacerts = ca.pem", ""),
         ("", "auth = pubkey\ncacerts = a.pem, b.pem", ""),
         ("", "", "local_ts = 10.0.0.0/8[tcp/22]"),
@@ -164,8 +189,15 @@ fn what_would_let_in_more_stops_the_import() {
         assert_eq!(stops.len(), 1, "{connection} {remote} {child}: {stops:?}");
         assert!(stops[0].1.ends_with("more would be let in"), "{stops:?}");
     }
-    let right = with("remote_addrs = %any\nproposals = default", "id = %any", "local_ts = dynamic");
-    assert_eq!((right.stops.len(), right.left), (0, Vec::new()));
+    for (connection, remote, child) in [
+        ("remote_addrs = %any\nproposals = default", "id = %any", "local_ts = dynamic"),
+        ("local_addrs = %any\nvips = 0.0.0.0\nunique = no", "id = *\nrevocation = relaxed", "policies = yes"),
+        ("if_id_in = 0", "id = 0.0.0.0", "mark_in = 0/0x00000000\nif_id_in = 0"),
+        ("local_addrs = 2001:db8::1, 192.0.2.1", "id = gw-1.test", "rekey_time = 010"),
+    ] {
+        let right = with(connection, remote, child);
+        assert_eq!((right.stops, right.left), (Vec::new(), Vec::new()), "{connection} {remote} {child}");
+    }
 }
 
 /// Whoever is elsewhere is another connection's, as there.
@@ -228,7 +260,8 @@ fn identities_secrets_and_proposals_are_written_as_ours() {
     ] {
         assert_eq!(identity(theirs).as_deref(), ours, "{theirs}");
     }
-    let octets = |text| octets(text);
+    assert_eq!(octets("0X616263").as_deref(), Some("abc"));
+    assert_eq!(octets("0SYWJj").as_deref(), Some("abc"));
     assert_eq!(octets("0x61_6263").as_deref(), Some("abc"));
     assert_eq!(octets("0sYWJj").as_deref(), Some("abc"));
     assert_eq!(octets("abc").as_deref(), Some("abc"));
@@ -254,7 +287,7 @@ fn connections_stand_in_the_order_in_which_they_hold() {
     ];
     let made = alone(&alloc::format!("connections {{\n{}}}\n", all.concat())).unwrap();
     let names: Vec<&str> = made.text.lines().filter(|line| line.starts_with("name = ")).collect();
-    assert_eq!(names, ["name = \"ann-near\"", "name = \"ann\"", "name = \"near\"", "name = \"all\""]);
+    assert_eq!(names, ["name = \"ann-near\"", "name = \"near\"", "name = \"ann\"", "name = \"all\""]);
 }
 
 /// Who knows a password would come in where a certificate is wanted.
@@ -268,4 +301,272 @@ fn connections_of_different_methods_of_eap_are_not_taken_together() {
         alone(&text).unwrap().stops.len()
     };
     assert_eq!((of("eap-tls"), of("eap-mschapv2")), (0, 1));
+}
+
+/// As charon prefers them: by how well the place fits, one address before any network, and by whom they name.
+#[test]
+fn the_longest_prefix_holds_and_what_no_order_says_stops() {
+    let order = |all: &[(&str, &str, &str)]| {
+        let one = |(name, places, id): &(&str, &str, &str)| {
+            alloc::format!(
+                "{name} {{\n{places}\nlocal {{ auth = psk\nid = gw.test }}\nremote {{ auth = psk\n{id} }}\n}}\n"
+            )
+        };
+        let all: String = all.iter().map(one).collect();
+        let made = alone(&alloc::format!(
+            "connections {{\n{all}}}\nsecrets {{ ike {{ secret = \"a long secret\" }} }}\n"
+        ))
+        .unwrap();
+        let names: Vec<String> = made
+            .text
+            .lines()
+            .filter_map(|line| Some(line.strip_prefix("name = ")?.replace('"', "")))
+            .collect();
+        (names.join(" "), made.stops.len())
+    };
+    let (wide, near, host) =
+        ("remote_addrs = 10.0.0.0/8", "remote_addrs = 10.1.0.0/16", "remote_addrs = 10.1.2.3");
+    let of = |names: &str, stops| (names.to_owned(), stops);
+    assert_eq!(order(&[("a", "", ""), ("b", wide, ""), ("c", near, ""), ("d", host, "")]), of("d c b a", 0));
+    assert_eq!(order(&[("a", "remote_addrs = 10.1.2.3/32", ""), ("b", host, "")]), of("b a", 0));
+    assert_eq!(
+        order(&[("a", wide, ""), ("b", wide, "")]),
+        of("a b", 0),
+        "of two that are as good the first holds"
+    );
+    assert_eq!(order(&[("a", wide, ""), ("b", "version = 2\nremote_addrs = 10.0.0.0/8", "")]), of("b a", 0));
+    assert_eq!(
+        order(&[("a", wide, "id = ann@x"), ("b", near, "id = bob@x")]),
+        of("a b", 0),
+        "nobody is both"
+    );
+    assert_eq!(order(&[("a", "remote_addrs = %any6", ""), ("b", wide, "")]), of("a b", 0), "nor at both");
+    assert_eq!(order(&[("a", wide, "id = ann@x"), ("b", near, "")]), of("a b", 0), "neither is better");
+    assert_eq!(order(&[("a", near, ""), ("b", wide, "id = ann@x")]), of("a b", 0), "neither is better");
+    let (mixed, other) = ("remote_addrs = 10.0.0.0/8, 192.0.2.1", "remote_addrs = 10.1.0.0/16, 192.0.2.0/24");
+    assert_eq!(order(&[("a", mixed, ""), ("b", other, "")]).1, 1, "now this one, now that one");
+    let circle = [("a", near, ""), ("b", wide, "id = ann@x"), ("c", near, "id = bob@x")];
+    assert_eq!(order(&circle).1, 0);
+    let circle = [
+        ("a", wide, "id = ann@x"),
+        ("b", near, ""),
+        ("c", "version = 2\nremote_addrs = 10.0.0.0/8", "id = ann@x"),
+    ];
+    assert_eq!(order(&circle).1, 1, "each before another");
+}
+
+/// Each secret is taken, or named: whoever it is for would have another or none.
+#[test]
+fn secrets_that_no_connection_takes_are_named() {
+    let made = |local: &str, remote: &str, secrets: &str| {
+        alone(&alloc::format!(
+            "connections {{ c {{ local {{ auth = psk\n{local} }}\nremote {{ {remote} }} }} }}\nsecrets {{\n{secrets}\n}}\n"
+        ))
+        .unwrap()
+    };
+    let (ann, all) = ("ike-ann { id = ann\nsecret = \"key of ann\" }", "ike-all { secret = \"key of all\" }");
+    let both = alloc::format!("{ann}\n{all}");
+    for (local, remote, secrets, taken, untaken) in [
+        ("id = gw.test", "auth = psk", &*both, Some("key of all"), &["ike-ann"][..]),
+        ("id = gw.test", "auth = psk\nid = ann", &*both, Some("key of ann"), &["ike-all"]),
+        ("id = gw.test", "auth = psk\nid = bob", &*both, Some("key of all"), &["ike-ann"]),
+        (
+            "id = gw.test",
+            "auth = psk\nid = ann",
+            "ike-two { id-1 = bob\nid-2 = ann\nsecret = \"of two\" }",
+            Some("of two"),
+            &[],
+        ),
+        (
+            "id = gw.test",
+            "auth = psk\nid = ann",
+            "ike-x { id = ann }\nike-all { secret = \"key of all\" }",
+            Some("key of all"),
+            &["ike-x, which has none,"],
+        ),
+        (
+            "id = gw.test",
+            "auth = psk",
+            "ike-gw { id = gw.test\nsecret = \"of this side\" }",
+            Some("of this side"),
+            &[],
+        ),
+        // One that ours cannot say is nobody else's, and gives way to none.
+        (
+            "id = \"C=CH, CN=gw\"",
+            "auth = psk",
+            "ike-gw { id = \"C=CH,CN=gw\"\nsecret = \"own key\" }",
+            None,
+            &["the secret ike-gw of C=CH,CN=gw"],
+        ),
+        (
+            "id = gw.test",
+            "auth = psk\nid = ann@x.test",
+            "ike-x { id = *@x.test\nsecret = \"of x\" }\nike-all { secret = \"key of all\" }",
+            None,
+            &["the secret ike-x of *@x.test", "ike-all"],
+        ),
+        (
+            "id = gw.test",
+            "auth = eap-mschapv2",
+            "ike { secret = \"key of all\" }\neap { secret = \"of every name\" }",
+            Some("key of all"),
+            &["eap is of every name"],
+        ),
+        (
+            "id = gw.test",
+            "auth = eap-mschapv2",
+            "ike { secret = \"key of all\" }\neap-1 { id = ann\nsecret = \"first word\" }\neap-2 { id = ann\nsecret = \"second word\" }",
+            Some("key of all"),
+            &["eap-2"],
+        ),
+        (
+            "id = gw.test",
+            "auth = psk\nid = ann",
+            "ike { secret = \"key of all\" }\neap { id = ann\nsecret = \"a password\" }",
+            Some("key of all"),
+            &["eap"],
+        ),
+    ] {
+        let made = made(local, remote, secrets);
+        assert_eq!(made.stops, []);
+        match taken {
+            Some(key) => {
+                assert!(made.text.contains(&alloc::format!("secret = \"{key}\"")), "{secrets}\n{}", made.text)
+            }
+            None => assert!(!made.text.contains("secret = "), "{secrets}\n{}", made.text),
+        }
+        for name in untaken {
+            assert!(made.left.iter().any(|(_, what)| what.contains(name)), "{name}: {:?}", made.left);
+        }
+        let told = made.left.iter().filter(|(_, what)| what.contains("the secret ")).count();
+        assert_eq!(told, untaken.len(), "{secrets}: {:?}", made.left);
+        assert!(!made.text.contains("second word"), "of two of a name charon takes the first");
+    }
+}
+
+/// What is taken otherwise is said.
+#[test]
+fn what_is_taken_otherwise_is_said() {
+    for (connection, remote, child, said) in [
+        ("unique = never", "", "", "unique = never"),
+        ("vips = 10.9.9.9", "", "", "vips = 10.9.9.9"),
+        ("vips = 0.0.0.0, 2001:db8::9", "", "", "vips = "),
+        ("childless = prefer", "", "", "childless = prefer is taken as allow"),
+        ("", "auth = eap-dynamic", "", "is taken as eap-mschapv2 alone"),
+        ("", "auth = eap-mschapv2\neap_id = ann", "", "eap_id = ann of the connection c becomes remote_id"),
+        ("", "auth = eap-radius\neap_id = %any", "", "eap_id of the connection c is asked for by EAP there"),
+        ("", "auth = eap-tls", "", "asks whether their certificates still hold"),
+    ] {
+        let made = with(connection, remote, child);
+        assert_eq!(made.stops, [], "{connection} {remote} {child}");
+        assert!(made.left.iter().any(|(_, what)| what.contains(said)), "{said}: {:?}", made.left);
+    }
+    let own = |side: &str| {
+        alone(&alloc::format!("connections {{ c {{ local {{ {side} }}\nremote {{ auth = pubkey\ncacerts = /etc/ssl/ca.pem }} }} }}\n")).unwrap()
+    };
+    let made = own("auth = pubkey\ncerts = a.pem, /b.pem");
+    assert!(
+        made.text.contains("certificate = \"x509/a.pem\"") && made.text.contains("ca = \"/etc/ssl/ca.pem\""),
+        "{}",
+        made.text
+    );
+    assert!(made.left.iter().any(|(_, what)| what.starts_with("/b.pem, beside a.pem")), "{:?}", made.left);
+    assert!(own("auth = pubkey\ncerts = /b.pem").text.contains("certificate = \"/b.pem\""));
+    assert!(!own("auth = pubkey\ncerts = 0sAAAA").text.contains("certificate = \"x509"));
+    assert_eq!(own("auth = eap-tls\naaa_id = aaa.test").stops.len(), 1);
+    assert_eq!(own("auth = eap-tls\naaa_id = %any").stops, []);
+}
+
+/// charon takes a message at an address for connections of that address alone.
+#[test]
+fn addresses_of_this_side_are_of_the_gateway_where_all_connections_have_them() {
+    let of = |first: &str, second: &str| {
+        let one = |name: &str, address: &str| {
+            alloc::format!(
+                "{name} {{\n{address}\nlocal {{ auth = psk\nid = gw.test }}\nremote {{ auth = psk\nid = {name}.test }} }}\n"
+            )
+        };
+        let all = [one("a", first), one("b", second), "old { version = 1 }\n".to_owned()].concat();
+        let made = alone(&alloc::format!(
+            "connections {{\n{all}}}\nsecrets {{ ike {{ secret = \"a long secret\" }} }}\n"
+        ))
+        .unwrap();
+        let listen = made.text.lines().find(|line| line.starts_with("addresses = ")).map(str::to_owned);
+        (listen, made.stops.len())
+    };
+    let listen = |addresses: &str| Some(alloc::format!("addresses = {addresses}"));
+    assert_eq!(of("local_addrs = 192.0.2.1", "local_addrs = 192.0.2.1"), (listen("[\"192.0.2.1\"]"), 0));
+    assert_eq!(
+        of("local_addrs = 192.0.2.1, 2001:db8::1", "local_addrs = 2001:db8::1,192.0.2.1"),
+        (listen("[\"192.0.2.1\", \"2001:db8::1\"]"), 0)
+    );
+    assert_eq!(of("local_addrs = 192.0.2.1", ""), (None, 1));
+    assert_eq!(of("", "local_addrs = 192.0.2.1"), (None, 1));
+    assert_eq!(of("local_addrs = 192.0.2.1", "local_addrs = 192.0.2.2"), (None, 2));
+    assert_eq!(of("local_addrs = %any", ""), (None, 0));
+}
+
+#[test]
+fn authorities_say_where_it_is_asked_whether_certificates_hold() {
+    let of = |auth: &str, authorities: &str| {
+        alone(&alloc::format!(
+            "connections {{ c {{ local {{ auth = psk\nid = gw.test }}\nremote {{ auth = {auth} }} }} }}\n\
+             secrets {{ ike {{ secret = \"a long secret\" }} }}\nauthorities {{ {authorities} }}\n"
+        ))
+        .unwrap()
+    };
+    let both = "a { cacert = a.pem\ncrl_uris = http://a/1.crl, http://a/2.crl\nocsp_uris = http://a/ocsp }";
+    let made = of("pubkey", both);
+    assert_eq!(made.stops, []);
+    assert!(
+        made.text
+            .contains("crl_url = [\"http://a/1.crl\", \"http://a/2.crl\"]\nocsp_url = \"http://a/ocsp\""),
+        "{}",
+        made.text
+    );
+    for (auth, authorities, stops) in [
+        ("psk", both, 0),
+        ("eap-tls", both, 2),
+        ("pubkey", "a { crl_uris = ldap://a }", 1),
+        ("pubkey", "a { ocsp_uris = http://a/1, http://a/2 }", 1),
+        ("pubkey", "a { ocsp_uris = http://a/ }\nb { ocsp_uris = http://b/ }", 2),
+        ("pubkey", "a { cacert = a.pem }", 0),
+    ] {
+        let made = of(auth, authorities);
+        assert_eq!(made.stops.len(), stops, "{auth} {authorities}: {:?}", made.stops);
+        assert!(made.left.iter().chain(&made.stops).any(|(_, what)| what.contains("of the authority")));
+    }
+}
+
+/// charon begins where an address is named, and leaves out the last one of a network.
+#[test]
+fn pools_begin_where_charon_begins_them() {
+    for (theirs, ours) in [
+        ("10.9.0.0/24", "10.9.0.0/24"),
+        ("10.9.0.5/24", "10.9.0.5-10.9.0.254"),
+        ("10.9.0.5", "10.9.0.5-10.9.0.5"),
+        ("10.9.0.5/32", "10.9.0.5-10.9.0.5"),
+        ("10.9.0.5/31", "10.9.0.5-10.9.0.5"),
+        ("10.9.0.5-10.9.0.9", "10.9.0.5-10.9.0.9"),
+        ("2001:db8::/112", "2001:db8::/112"),
+        ("2001:db8::5/112", "2001:db8::5-2001:db8::fffe"),
+        ("words", "words"),
+    ] {
+        assert_eq!(super::words::range(theirs), ours, "{theirs}");
+        let made = alone(&alloc::format!("pools {{ p {{ addrs = {theirs} }} }}\n")).unwrap();
+        let faults = made.left.iter().filter(|(_, what)| what.contains("not right yet")).count();
+        assert_eq!(faults, usize::from(theirs == "words"), "{theirs}: {:?}", made.left);
+    }
+}
+
+/// What our own reader would refuse is told, but for files, which are not looked at here.
+#[test]
+fn what_is_made_is_right_or_its_faults_are_told() {
+    let told = |made: &Imported| made.left.iter().any(|(_, what)| what.contains("not right yet"));
+    let short = alone("connections { c { local { auth = psk\nid = a }\nremote { auth = psk\nid = b } } }\nsecrets { ike { secret = abc } }\n").unwrap();
+    assert!(told(&short), "{:?}", short.left);
+    let certified = alone("connections { c { local { auth = psk\nid = a }\nremote { auth = pubkey\ncacerts = ca.pem } } }\nsecrets { ike { secret = \"a long secret\" } }\n").unwrap();
+    assert!(!told(&certified), "{:?}", certified.left);
+    assert!(told(&with("pools = nowhere", "", "")));
 }

@@ -1,0 +1,467 @@
+//! Connections: both sides, and their CHILD_SAs.
+
+use super::Importer;
+use super::secrets::secret_identity;
+use super::settings::{Place, SettingsSection};
+use super::words::{
+    any, auth_of, identity, is_any_identity, is_certified, is_ikev1, is_octets, is_side, list, no, number,
+    path, proposal, side_of, time, words, yes,
+};
+use alloc::borrow::ToOwned;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::net::IpAddr;
+use usher_ike::payload::Proposal;
+
+impl Importer {
+    fn proposals(&mut self, value: &str, line: Place, read: impl Fn(&str) -> Option<String>) {
+        let (mut taken, mut refused) = (Vec::new(), false);
+        for words in words(value) {
+            if words == "default" {
+                // By itself it is what ours offers without any.
+                if value.trim() != "default" {
+                    self.leave(line, "\"default\" beside other proposals");
+                }
+                continue;
+            }
+            let ours = if read(&words).is_some() { proposal(&words) } else { words.clone() };
+            match read(&ours) {
+                None => taken.push(ours),
+                Some(why) => {
+                    refused = true;
+                    self.note(line, alloc::format!("the proposal {words} is not taken: {why}"));
+                }
+            }
+        }
+        if !taken.is_empty() {
+            self.set("proposals", &list(taken));
+        } else if refused {
+            self.stop(line, "any of these proposals");
+        }
+    }
+
+    /// Writes where the other side is: whom this side calls, and who may call.
+    fn write_places(&mut self, connection: &SettingsSection, value: &str, line: Place) {
+        let mut networks = Vec::new();
+        for word in words(value) {
+            match word.to_ascii_lowercase().as_str() {
+                "%any4" => {
+                    networks.push("0.0.0.0/0".to_owned());
+                    continue;
+                }
+                "%any6" => {
+                    networks.push("::/0".to_owned());
+                    continue;
+                }
+                word if any(word) => return,
+                _ => {}
+            }
+            match usher_config::Prefix::parse(&word) {
+                Ok(_) => networks.push(word),
+                // A name is looked up there, and of a range no network is made.
+                Err(_) => return self.stop(line, &alloc::format!("{word} of remote_addrs")),
+            }
+        }
+        // By EAP the other side begins, and where this one proves itself so, this one.
+        let remote = auth_of(connection, "remote");
+        if let Some(first) = networks.iter().find(|word| word.parse::<IpAddr>().is_ok())
+            && !remote.starts_with("eap")
+        {
+            let is_named = |key| {
+                side_of(connection, "remote")
+                    .and_then(|side| side.value(key))
+                    .is_some_and(|id| !is_any_identity(id))
+            };
+            if remote != "psk" && !(is_named("id") || is_named("eap_id")) {
+                let what = "is not called, since anybody with a certificate would do; write remote_address and remote_id";
+                self.note(line, alloc::format!("{first} {what}"));
+            } else {
+                self.text("remote_address", first);
+            }
+        }
+        if !networks.is_empty() && !auth_of(connection, "local").starts_with("eap") {
+            self.set("from", &list(networks));
+        }
+    }
+
+    pub(super) fn connection(&mut self, name: &str, connection: &SettingsSection) {
+        if is_ikev1(connection) {
+            return self.note(
+                connection.line,
+                alloc::format!("the connection {name} is of IKEv1, which is not spoken: it is not taken"),
+            );
+        }
+        self.out.push_str("\n[[connection]]\n");
+        self.text("name", name);
+        // What strongSwan takes where nothing is said, and we otherwise.
+        let (mut liveness, mut unique) = ("0 s".to_owned(), false);
+        for (key, value, line) in &connection.values {
+            match key.as_str() {
+                "version" if value == "0" => self.note(
+                    *line,
+                    alloc::format!("the connection {name} is taken for IKEv2 alone: IKEv1 is not spoken"),
+                ),
+                "version" if value == "2" => {}
+                "proposals" => {
+                    self.proposals(value, *line, |words| Proposal::ike(words).err().map(|e| e.to_string()));
+                }
+                "remote_addrs" => self.write_places(connection, value, *line),
+                // Whoever comes to another address is kept out there: it is of the whole gateway here.
+                "local_addrs" => {}
+                "remote_port" => match value.parse::<u16>() {
+                    Ok(port) => self.set("remote_port", &port.to_string()),
+                    Err(_) => self.leave(*line, &alloc::format!("remote_port = {value}")),
+                },
+                "mobike" => self.set("mobike", if yes(value) { "true" } else { "false" }),
+                "fragmentation" => self.set("fragmentation", if yes(value) { "true" } else { "false" }),
+                "childless" => match &*value.to_ascii_lowercase() {
+                    word @ ("never" | "force" | "allow") => self.text("childless", word),
+                    word => {
+                        self.text("childless", "allow");
+                        self.note(*line, alloc::format!("childless = {word} is taken as allow"));
+                    }
+                },
+                "pools" => self.set("pools", &list(words(value))),
+                "vips" => {
+                    self.set("address", "true");
+                    let is_named = |word: &String| !any(word) && !matches!(&**word, "%any4" | "%any6");
+                    if words(value).any(|word| is_named(&word)) {
+                        let what = "is asked for there, and here any address";
+                        self.note(*line, alloc::format!("vips = {value} of the connection {name} {what}"));
+                    }
+                }
+                "dpd_delay" | "rekey_time" | "reauth_time" => match time(value) {
+                    Some(time) if key == "dpd_delay" => liveness = time,
+                    Some(time) if key == "reauth_time" => self.text("reauth_after", &time),
+                    Some(time) => self.text("rekey_after", &time),
+                    None => self.leave(*line, &alloc::format!("{key} = {value}")),
+                },
+                "ppk_required" if !no(value) => {
+                    self.stop(*line, &alloc::format!("ppk_required of the connection {name}"));
+                }
+                "encap" if yes(value) => {
+                    self.note(*line, "ESP within UDP even without a NAT is of the whole gateway: write udp_encapsulation = true below [data]".to_owned());
+                }
+                "encap" | "ppk_required" => {}
+                "ocsp" => match &*value.to_ascii_lowercase() {
+                    "reply" => {}
+                    "never" => self.shows = false,
+                    word @ ("both" | "request") => {
+                        self.shows &= word == "both";
+                        self.revocation = self.revocation.or(Some("soft"));
+                    }
+                    _ => self.leave(*line, &alloc::format!("ocsp = {value}")),
+                },
+                "unique" => match &*value.to_ascii_lowercase() {
+                    "replace" => unique = true,
+                    "no" => {}
+                    "never" => self.note(
+                        *line,
+                        alloc::format!(
+                            "unique = never of the connection {name} is taken as no: an initiator that says it begins anew (INITIAL_CONTACT) \
+                             ends what it had"
+                        ),
+                    ),
+                    // A second session is refused there.
+                    _ => self.stop(*line, &alloc::format!("unique = {value} of the connection {name}")),
+                },
+                "if_id_in" if number(value) != Some(0) => {
+                    self.stop(*line, &alloc::format!("if_id_in of the connection {name}"));
+                }
+                "if_id_in" => {}
+                key => self.leave(*line, &alloc::format!("{key} of the connection {name}")),
+            }
+        }
+        self.text("liveness", &liveness);
+        self.set("unique", if unique { "true" } else { "false" });
+        let side = |prefix: &str| {
+            let all: Vec<&SettingsSection> = connection
+                .sections
+                .iter()
+                .filter(|(name, _)| is_side(name, prefix))
+                .map(|(_, section)| section)
+                .collect();
+            all
+        };
+        let (local, remote) = (side("local"), side("remote"));
+        let round = alloc::format!("a further round of authentication of the connection {name}");
+        local.iter().skip(1).for_each(|more| self.leave(more.line, &round));
+        remote.iter().skip(1).for_each(|more| self.stop(more.line, &round));
+        let (own, other) = self.identities(name, connection, local.first().copied(), remote.first().copied());
+        let mut psk = false;
+        for (section, ours) in
+            local.first().map(|s| (*s, true)).into_iter().chain(remote.first().map(|s| (*s, false)))
+        {
+            psk |= self.side(name, section, ours, [own.as_deref(), other.as_deref()]);
+        }
+        if psk {
+            match self.take_secret(false, own.as_deref(), other.as_deref()) {
+                Some(secret) => self.text("secret", &secret),
+                None => self.note(
+                    connection.line,
+                    alloc::format!("no secret fits the connection {name}; write secret_file"),
+                ),
+            }
+        }
+        for (kind, section) in &connection.sections {
+            if kind.eq_ignore_ascii_case("children") {
+                section.sections.iter().for_each(|(name, child)| self.child(name, child));
+            } else if !(is_side(kind, "local") || is_side(kind, "remote")) {
+                self.stop(section.line, &alloc::format!("{kind} of the connection {name}"));
+            }
+        }
+    }
+
+    /// Writes who both sides are: this one and the other, as secrets have them.
+    fn identities(
+        &mut self,
+        name: &str,
+        connection: &SettingsSection,
+        local: Option<&SettingsSection>,
+        remote: Option<&SettingsSection>,
+    ) -> (Option<String>, Option<String>) {
+        let value = |side: Option<&SettingsSection>, key: &str| {
+            side?.value(key).filter(|id| !is_any_identity(id)).map(str::to_owned)
+        };
+        let own = value(local, "id");
+        match (own.as_deref().and_then(identity), &own) {
+            (Some(id), _) => self.text("local_id", &id),
+            (None, Some(said)) => {
+                self.leave(connection.line, &alloc::format!("the id {said} of the connection {name}"));
+            }
+            (None, None) => {}
+        }
+        let (other, eap) = (value(remote, "id"), value(remote, "eap_id"));
+        let meant = match (&other, &eap) {
+            (Some(id), Some(eap)) if id != eap => {
+                let what = alloc::format!("id = {id} beside eap_id = {eap} of the connection {name}");
+                self.stop(connection.line, &what);
+                None
+            }
+            (None, Some(eap)) => {
+                let what = "becomes remote_id: an initiator that calls itself otherwise outside of EAP is refused here";
+                self.note(connection.line, alloc::format!("eap_id = {eap} of the connection {name} {what}"));
+                Some(eap)
+            }
+            (id, _) => id.as_ref(),
+        };
+        match (meant.and_then(|id| identity(id)), meant) {
+            (Some(id), _) => self.text("remote_id", &id),
+            (None, Some(said)) => {
+                self.stop(connection.line, &alloc::format!("the id {said} of the connection {name}"));
+            }
+            (None, None) => {}
+        }
+        (own.as_deref().map(secret_identity), other.as_deref().map(secret_identity))
+    }
+
+    /// How one side proves who it is; true: by a shared key.
+    fn side(
+        &mut self,
+        name: &str,
+        section: &SettingsSection,
+        ours: bool,
+        [own, other]: [Option<&str>; 2],
+    ) -> bool {
+        let key = if ours { "local_auth" } else { "remote_auth" };
+        let value = |key: &str| section.value(key);
+        let auth = &*value("auth").unwrap_or("pubkey").to_ascii_lowercase();
+        let method = match auth {
+            "eap-md5" => Some("md5"),
+            "eap-mschapv2" | "eap" | "eap-dynamic" => Some("mschapv2"),
+            "eap-tls" => Some("tls"),
+            _ => None,
+        };
+        // Of all methods ours has one for such a connection.
+        let is_any_method = matches!(auth, "eap" | "eap-dynamic");
+        if is_any_method && (ours || auth == "eap-dynamic") {
+            let what = "is taken as eap-mschapv2 alone";
+            self.note(section.line, alloc::format!("auth = {auth} of the connection {name} {what}"));
+        }
+        match (auth, ours, method) {
+            ("psk", ..) => self.text(key, "psk"),
+            ("eap-radius", false, _) => {
+                self.text(key, "eap");
+                self.asks = true;
+            }
+            (_, true, Some(method)) => {
+                self.text(key, "eap");
+                self.set("eap_methods", &list([method.to_owned()]));
+                let said = value("eap_id").and_then(identity).or_else(|| own.map(str::to_owned));
+                let said = said.unwrap_or_default();
+                self.text("eap_identity", &said);
+                match self.take_secret(true, Some(&secret_identity(&said)), other) {
+                    Some(secret) => self.text("password", &secret),
+                    None if method == "tls" => {}
+                    None => {
+                        self.note(section.line, alloc::format!("no secret fits {said}; write password_file"))
+                    }
+                }
+            }
+            // charon begins no method then, and lets nobody in.
+            ("eap", false, _) => {
+                self.stop(section.line, &alloc::format!("auth = eap of the connection {name}"))
+            }
+            (_, false, Some(method)) => {
+                self.text(key, "eap-local");
+                // A user of one is not to come in by another's.
+                if self.methods.first().is_some_and(|other| *other != method) {
+                    let what = alloc::format!(
+                        "auth = {auth} of the connection {name} beside another method of another"
+                    );
+                    self.stop(section.line, &what);
+                }
+                if !self.methods.contains(&method) {
+                    self.methods.push(method);
+                }
+            }
+            ("pubkey" | "rsa" | "ecdsa" | "ed25519" | "ed448", ..) => self.text(key, "certificate"),
+            (auth, true, _) if auth.starts_with("pubkey-") => {
+                self.text(key, "certificate");
+                self.leave(section.line, &alloc::format!("which signatures auth = {auth} names"));
+            }
+            (auth, false, _) => {
+                self.stop(section.line, &alloc::format!("auth = {auth} of the connection {name}"));
+            }
+            (auth, true, _) => self
+                .note(section.line, alloc::format!("auth = {auth} of the connection {name} is not spoken")),
+        }
+        let certified = is_certified(auth);
+        for (key, value, line) in &section.values {
+            match key.as_str() {
+                "auth" | "id" | "eap_id" => {}
+                "certs" if ours => self.certificate(name, value, *line),
+                "revocation" if !ours && certified => self.revocation(value, *line),
+                // Where nothing is looked at it asks for nothing more.
+                "revocation" if !ours && value.eq_ignore_ascii_case("relaxed") => {}
+                "cacerts" if !ours && certified && !value.contains(',') && !is_octets(value.trim()) => {
+                    self.text("ca", &path("x509ca", value.trim()));
+                }
+                // Who judges EAP has to be that one.
+                "aaa_id" if ours && !is_any_identity(value) => {
+                    self.stop(*line, &alloc::format!("aaa_id = {value} of the connection {name}"));
+                }
+                key if ours => self.leave(*line, &alloc::format!("{key} of the connection {name}")),
+                // Whatever it is, it says who may come in.
+                key => self.stop(*line, &alloc::format!("{key} = {value} of the connection {name}")),
+            }
+        }
+        if !ours && auth.starts_with("eap") && value("eap_id").is_some_and(is_any_identity) {
+            let what = "is asked for by EAP there, and here the identity of IKE stands for it unless that is an address";
+            self.note(section.line, alloc::format!("eap_id of the connection {name} {what}"));
+        }
+        if !ours && method == Some("tls") {
+            let what =
+                "by EAP-TLS: charon asks whether their certificates still hold, and here nobody is asked";
+            self.note(section.line, alloc::format!("users of the connection {name} come {what}"));
+        }
+        for (within, section) in &section.sections {
+            let what = alloc::format!("{within} of the connection {name}");
+            if ours { self.leave(section.line, &what) } else { self.stop(section.line, &what) }
+        }
+        if !ours && certified && value("revocation").is_none() {
+            self.revocation("relaxed", section.line);
+        }
+        self.has_certificates |= !ours && certified;
+        if !ours && certified && value("cacerts").is_none() {
+            self.note(
+                section.line,
+                alloc::format!(
+                    "whom the connection {name} trusts is not said there; write ca = \"x509ca/...\""
+                ),
+            );
+        }
+        auth == "psk"
+    }
+    /// The certificate by which this side proves who it is: the first of those that are named.
+    fn certificate(&mut self, name: &str, value: &str, line: Place) {
+        let mut files = words(value);
+        let Some(file) = files.next().filter(|file| !is_octets(file)) else {
+            return self.leave(line, &alloc::format!("certs of the connection {name}"));
+        };
+        self.text("certificate", &path("x509", &file));
+        let what = "is not said there; write key = \"private/...\"";
+        self.note(line, alloc::format!("which key belongs to {file} {what}"));
+        for more in files {
+            self.leave(line, &alloc::format!("{more}, beside {file} in certs of the connection {name},"));
+        }
+    }
+
+    /// Whether it is looked at whether certificates were taken back: of all connections, here.
+    fn revocation(&mut self, value: &str, line: Place) {
+        match &*value.to_ascii_lowercase() {
+            "relaxed" => self.revocation = self.revocation.or(Some("soft")),
+            "ifuri" => {
+                self.revocation = self.revocation.or(Some("soft"));
+                self.note(line, "revocation = ifuri is taken as relaxed: write ocsp = \"hard\" or crl_required = true below [revocation] where certificates name whom to ask".to_owned());
+            }
+            "strict" => {
+                self.revocation = Some("hard");
+                self.note(line, "revocation = strict is taken as ocsp = \"hard\": where the authority has lists alone, write ocsp = \"off\" and crl_required = true below [revocation]".to_owned());
+            }
+            _ => self.stop(line, &alloc::format!("revocation = {value}")),
+        }
+    }
+
+    fn child(&mut self, name: &str, child: &SettingsSection) {
+        match &*child.value("mode").unwrap_or("tunnel").to_ascii_lowercase() {
+            "tunnel" | "transport" => {}
+            "drop" => return self.stop(child.line, &alloc::format!("mode = drop of the CHILD_SA {name}")),
+            other => {
+                return self.leave(child.line, &alloc::format!("the CHILD_SA {name} with mode = {other}"));
+            }
+        }
+        self.out.push_str("[[connection.child]]\n");
+        self.text("name", name);
+        for (key, value, line) in &child.values {
+            match key.as_str() {
+                "local_ts" | "remote_ts" => {
+                    let networks = |word: &String| usher_config::Prefix::parse(word).is_ok();
+                    if value == "dynamic" {
+                    } else if words(value).all(|word| networks(&word)) {
+                        self.set(&key.replace("_ts", ""), &list(words(value)));
+                    } else {
+                        self.stop(*line, &alloc::format!("{key} = {value} of the CHILD_SA {name}"));
+                    }
+                }
+                "esp_proposals" => {
+                    self.proposals(value, *line, |words| Proposal::esp(words).err().map(|e| e.to_string()));
+                }
+                "mode" => self.text("mode", &value.to_ascii_lowercase()),
+                "rekey_time" => match time(value) {
+                    Some(time) => self.text("rekey_after", &time),
+                    None => self.leave(*line, &alloc::format!("rekey_time = {value}")),
+                },
+                "rekey_bytes" | "rekey_packets" => match number(value) {
+                    Some(0) => {}
+                    Some(bytes) if key == "rekey_bytes" => self.text(key, &alloc::format!("{bytes} B")),
+                    Some(packets) if packets <= u32::MAX.into() => self.set(key, &packets.to_string()),
+                    _ => self.leave(*line, &alloc::format!("{key} = {value}")),
+                },
+                // What comes in is fenced by them there.
+                "label" => self.stop(*line, &alloc::format!("label of the CHILD_SA {name}")),
+                "mark_in" if number(value.split('/').next().unwrap_or_default()) != Some(0) => {
+                    self.stop(*line, &alloc::format!("mark_in of the CHILD_SA {name}"));
+                }
+                "if_id_in" if number(value) != Some(0) => {
+                    self.stop(*line, &alloc::format!("if_id_in of the CHILD_SA {name}"));
+                }
+                "policies" if !yes(value) => {
+                    self.stop(*line, &alloc::format!("policies = {value} of the CHILD_SA {name}"));
+                }
+                "policies" | "mark_in" | "if_id_in" => {}
+                "start_action" if value.eq_ignore_ascii_case("none") => {}
+                "start_action" if value.eq_ignore_ascii_case("start") => {
+                    self.note(*line, "a connection is begun at the start: write start = true above its [[connection.child]]".to_owned());
+                }
+                "start_action" if value.eq_ignore_ascii_case("trap") => {
+                    self.note(*line, "the first packet begins a connection: write on_demand = true above its [[connection.child]]".to_owned());
+                }
+                key => self.leave(*line, &alloc::format!("{key} = {value} of the CHILD_SA {name}")),
+            }
+        }
+        for (within, section) in &child.sections {
+            self.leave(section.line, &alloc::format!("{within} of the CHILD_SA {name}"));
+        }
+    }
+}

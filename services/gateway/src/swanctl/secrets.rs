@@ -1,0 +1,155 @@
+//! Secrets: which of them a connection takes. charon looks for the one that names the other side best, and then this one
+//! (`get_shared` of its `credential_manager.c`).
+
+use super::Importer;
+use super::settings::{Place, SettingsSection};
+use super::words::{identity, is_any_identity, octets};
+use alloc::borrow::ToOwned;
+use alloc::collections::BTreeSet;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// A secret: of IKE or EAP, for these identities.
+pub(super) struct Secret {
+    place: Place,
+    name: String,
+    is_eap: bool,
+    /// As ours are written, or as the file has those that ours cannot say.
+    ids: Vec<String>,
+    /// `None`: ours cannot say it, and those for whom it is have no other.
+    secret: Option<String>,
+    is_taken: bool,
+}
+
+/// One who has a secret: as ours is written, or as the file has it.
+pub(super) fn secret_identity(id: &str) -> String {
+    let unreadable = || id.chars().filter(|c| !c.is_whitespace()).collect::<String>().to_ascii_lowercase();
+    identity(id).unwrap_or_else(unreadable)
+}
+
+impl Importer {
+    pub(super) fn secrets(&mut self, root: &SettingsSection) {
+        let Some(secrets) = root.section("secrets") else { return };
+        for (name, section) in &secrets.sections {
+            let is_eap = name.starts_with("eap") || name.starts_with("xauth");
+            if !(is_eap || name.starts_with("ike")) {
+                self.leave(section.line, &alloc::format!("the secret {name}"));
+                continue;
+            }
+            let mut secret = Secret {
+                place: section.line,
+                name: name.clone(),
+                is_eap,
+                ids: Vec::new(),
+                secret: None,
+                is_taken: false,
+            };
+            let mut is_readable = true;
+            for (key, value, line) in &section.values {
+                match key.as_str() {
+                    "secret" => match octets(value) {
+                        Some(text) => secret.secret = Some(text),
+                        None => {
+                            let what = "is of octets (0x, 0s), which no text has";
+                            self.note(*line, alloc::format!("the secret {name} {what}"));
+                        }
+                    },
+                    key if key.starts_with("id") => {
+                        if identity(value).is_none() && !is_any_identity(value) {
+                            // It would be everybody's, and another would be for whom this one is.
+                            is_readable = false;
+                            self.leave(*line, &alloc::format!("the secret {name} of {value}"));
+                        }
+                        if !is_any_identity(value) {
+                            secret.ids.push(secret_identity(value));
+                        }
+                    }
+                    key => self.leave(*line, &alloc::format!("{key} of the secret {name}")),
+                }
+            }
+            for (within, section) in &section.sections {
+                self.leave(section.line, &alloc::format!("{within} of the secret {name}"));
+            }
+            if section.value("secret").is_none() {
+                self.leave(section.line, &alloc::format!("the secret {name}, which has none,"));
+                continue;
+            }
+            if !is_readable {
+                secret.secret = None;
+            }
+            // What is named already need not be named again.
+            secret.is_taken = secret.secret.is_none();
+            self.secrets.push(secret);
+        }
+    }
+
+    /// Takes the secret that fits this side and the other one best.
+    pub(super) fn take_secret(
+        &mut self,
+        is_eap: bool,
+        own: Option<&str>,
+        other: Option<&str>,
+    ) -> Option<String> {
+        let names = |secret: &Secret, id: Option<&str>| {
+            id.is_some_and(|id| secret.ids.iter().any(|known| known == id))
+        };
+        let all = self.secrets.iter_mut().filter(|secret| secret.is_eap == is_eap);
+        let mut best: Option<(&mut Secret, (u8, u8))> = None;
+        for secret in all {
+            // One that names somebody else is that one's.
+            let is_own = secret.ids.iter().all(|id| Some(id.as_str()) == own);
+            let (is_others, is_ours) = (names(secret, other), names(secret, own));
+            let is_wild = secret.ids.iter().any(|id| id.contains('*'));
+            if !(is_own || is_others || is_wild) {
+                continue;
+            }
+            let score = |is_named: bool| match (is_named, secret.ids.is_empty()) {
+                (true, _) => 3,
+                (false, true) => 1,
+                (false, false) => u8::from(is_wild) * 2,
+            };
+            let score = (score(is_others), score(is_ours));
+            // Of two that are as good the first holds.
+            if best.as_ref().is_none_or(|(_, known)| score > *known) {
+                best = Some((secret, score));
+            }
+        }
+        let (secret, _) = best?;
+        secret.is_taken = true;
+        secret.secret.clone()
+    }
+
+    /// Takes the secrets of EAP that have names, each name's first, as users.
+    pub(super) fn take_users(&mut self) -> Vec<(String, String)> {
+        let (mut users, mut known) = (Vec::new(), BTreeSet::new());
+        for secret in self.secrets.iter_mut().filter(|secret| secret.is_eap) {
+            let Some(password) = &secret.secret else { continue };
+            for id in &secret.ids {
+                if known.insert(id.clone()) {
+                    users.push((id.clone(), password.clone()));
+                    secret.is_taken = true;
+                }
+            }
+        }
+        users
+    }
+
+    /// Names each secret that no connection has taken.
+    pub(super) fn name_untaken_secrets(&mut self) {
+        let untaken: Vec<(Place, String, bool)> = self
+            .secrets
+            .iter()
+            .filter(|secret| !secret.is_taken)
+            .map(|secret| (secret.place, secret.name.clone(), secret.is_eap && secret.ids.is_empty()))
+            .collect();
+        for (place, name, is_everybodys) in untaken {
+            let why = if is_everybodys {
+                "is of every name of EAP: write a [[user]] for each".to_owned()
+            } else {
+                "is of nobody whom a connection names: write a [[connection]] with its remote_id and secret, or a [[user]]"
+                    .to_owned()
+            };
+            self.note(place, alloc::format!("the secret {name} {why}; it is not taken"));
+        }
+    }
+}
