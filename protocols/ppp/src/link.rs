@@ -186,7 +186,7 @@ usher_core::named! {
         CrowdedOut = "crowded-out",
         /// The other side does not know LCP, or what is fundamental to it.
         Protocol = "protocol",
-        /// A packet of authentication is longer than the other side takes.
+        /// A packet of authentication is longer than the other side takes, or a name or password longer than PAP can say.
         TooLong = "too-long",
         /// No concentrator offers what is asked for.
         NoConcentrator = "no-concentrator",
@@ -738,6 +738,7 @@ impl Link {
                 }
                 Shown::Impostor => self.close(now, wall, EndReason::Impostor),
                 Shown::Silent => self.close(now, wall, EndReason::Unreachable),
+                Shown::TooLong => self.close(now, wall, EndReason::TooLong),
             }
         }
     }

@@ -175,7 +175,9 @@ pub const fn meaning(reason: EndReason) -> &'static str {
         EndReason::Replaced => "the same host began another session",
         EndReason::Renegotiating => "the other side negotiates anew again and again",
         EndReason::CrowdedOut => "others wanted its place before its host was let in",
-        EndReason::TooLong => "a packet of authentication is longer than the other side takes",
+        EndReason::TooLong => {
+            "a name, a password or a packet of authentication is longer than the protocol or the other side takes"
+        }
         EndReason::Protocol => "the other side does not speak PPP",
         EndReason::NoConcentrator => "no concentrator answers on this interface",
     }

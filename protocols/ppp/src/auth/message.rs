@@ -56,7 +56,12 @@ impl<'a> PapRequest<'a> {
         };
         Ok(Self { name: part()?, password: part()? })
     }
-    /// Appends it. Of each part, 255 octets are written at most.
+    /// Whether both parts are of 255 octets at most, which are all that their lengths can say.
+    #[must_use]
+    pub fn fits(&self) -> bool {
+        [self.name, self.password].iter().all(|part| part.len() <= u8::MAX.into())
+    }
+    /// Appends it. Of each part, 255 octets are written at most: one that does not [fit](Self::fits) says something else.
     pub fn emit(&self, out: &mut Vec<u8>) {
         let mut w = Writer::new(out);
         for part in [self.name, self.password] {

@@ -31,6 +31,8 @@ pub(crate) enum Outcome {
     Impostor,
     /// The other side does not answer.
     Silent,
+    /// The name or the password is longer than the protocol can say.
+    TooLong,
 }
 
 #[derive(Debug)]
@@ -110,10 +112,15 @@ impl Prover {
             self.due = None;
             return out.push(Outcome::Silent);
         }
+        let request = PapRequest { name: &credentials.name, password: &credentials.password };
+        if !request.fits() {
+            self.due = None;
+            return out.push(Outcome::TooLong);
+        }
         self.left -= 1;
         *identifier = identifier.wrapping_add(1);
         let mut data = Vec::new();
-        PapRequest { name: &credentials.name, password: &credentials.password }.emit(&mut data);
+        request.emit(&mut data);
         out.push(Outcome::Send(Packet { code: pap::REQUEST, identifier: *identifier, data: &data }.to_vec()));
         self.due = Some(now + self.timer);
     }

@@ -68,6 +68,25 @@ fn each_protocol_turns_a_host_away_that_does_not() {
     }
 }
 
+/// A cut name is another user's, and a cut password proves something else. PAP has an octet for each length.
+#[test]
+fn what_pap_cannot_say_ends_the_session_with_its_cause() {
+    for (name, password, ends) in [(5, 255, false), (256, 8, true), (5, 256, true)] {
+        let mut client = client(1, &[P::Pap]);
+        let known = credentials(&[P::Pap], &vec![b'x'; password]);
+        client.credentials =
+            Arc::new(Credentials { name: b"alice".iter().copied().cycle().take(name).collect(), ..known });
+        let mut world = World::new(config(), vec![client]);
+        world.connect(0);
+        world.net.run(secs(5));
+        let ended = if ends { EndReason::TooLong } else { EndReason::Refused };
+        assert_eq!(world.client_ended(0), [ended], "{name} {password}");
+        let asked =
+            |(_, event): &(_, ConcentratorEvent)| matches!(event, ConcentratorEvent::Authenticate { .. });
+        assert_eq!(world.net.events(world.ac).iter().any(asked), !ends, "nobody else is named");
+    }
+}
+
 #[test]
 fn a_concentrator_that_does_not_know_the_password_is_not_believed() {
     let mut world = World::with(P::MsChapV2);
