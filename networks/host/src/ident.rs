@@ -87,7 +87,12 @@ pub fn serve(path: Option<PathBuf>, listen_on: &[SocketAddr]) -> Result<(), Iden
     }
     // The machine's own limits decide, which know who waits for an answer.
     let connections = loaded.config.server.connections.saturating_mul(2);
-    let settings = Settings { connections, connections_per_address: connections, ..Settings::default() };
+    let settings = Settings {
+        connections,
+        connections_per_address: connections,
+        half_closed: true,
+        ..Settings::default()
+    };
     let clock = Clock::start();
     let found = |Job { token, what: Asked::Owner(connection), .. }| Command::Found {
         token,

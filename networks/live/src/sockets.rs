@@ -255,6 +255,9 @@ pub struct Settings {
     /// How long a connection that this side closes may take to send what is queued and to see the other
     /// side's end.
     pub linger: Duration,
+    /// Whether a peer without TLS that sends no more is told to the machine as that ([`StreamEvent::Finished`](usher_core::StreamEvent)), which
+    /// may owe it answers. Otherwise its connection is over.
+    pub half_closed: bool,
     /// The options of associations that the machine begins; how many streams it asks for is its own affair.
     pub associations: usher_sctp::SocketOptions,
     /// The options of the sockets that the machine asks for by using a new number.
@@ -279,6 +282,7 @@ impl Default for Settings {
             connect_timeout: Duration::from_secs(10),
             handshake_timeout: Duration::from_nanos(HANDSHAKE_TIMEOUT.as_nanos()),
             linger: Duration::from_secs(2),
+            half_closed: false,
             associations: usher_sctp::SocketOptions::default(),
             ephemeral: SocketOptions { shared: false, ..SocketOptions::default() },
             offload: true,

@@ -68,6 +68,8 @@ pub(crate) enum Note {
     },
     /// Much was waiting to be sent, and all is sent.
     Writable,
+    /// The other side sends no more.
+    Finished,
     /// It is over.
     Closed(CloseReason),
 }
@@ -200,6 +202,8 @@ struct Carrier {
     high: bool,
     credit: Option<u64>,
     ending: Ending,
+    /// Whether the other side sends no more, and the driver was told.
+    finished: bool,
     /// Whether the driver has forgotten the connection.
     orphan: bool,
     deadline: Option<Instant>,
@@ -224,6 +228,7 @@ impl Carrier {
             high: false,
             credit: None,
             ending: Ending::Open,
+            finished: false,
             orphan: false,
             deadline,
             buffer: vec![0; CHUNK],
@@ -263,9 +268,12 @@ impl Carrier {
             }
             if self.ending == Ending::Asked && self.out.is_empty() && self.early() == 0 {
                 self.say_end();
+                if self.finished {
+                    return Ok(CloseReason::Closed);
+                }
                 continue;
             }
-            let reading = self.credit != Some(0) || self.ending != Ending::Open;
+            let reading = !self.finished && (self.credit != Some(0) || self.ending != Ending::Open);
             let interest = match (reading, self.out.is_empty()) {
                 (true, true) => Some(Interest::READABLE),
                 (true, false) => Some(Interest::READABLE | Interest::WRITABLE),
@@ -289,7 +297,11 @@ impl Carrier {
                 {
                     let ready = ready.map_err(|_| Some(CloseReason::Reset))?;
                     if reading && ready.is_readable() && self.read().await? {
-                        return Ok(CloseReason::Closed);
+                        if !self.link.settings.half_closed || self.tls.is_some() || self.ending != Ending::Open {
+                            return Ok(CloseReason::Closed);
+                        }
+                        self.finished = true;
+                        self.link.tell(Note::Finished).await;
                     }
                 }
                 trusted = replaced(&mut self.tls) => if let Err(error) = trusted {

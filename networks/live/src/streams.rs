@@ -316,6 +316,7 @@ impl Streams {
             }
             Note::Data(data) => Input::Stream { conn: id, event: StreamEvent::Data(data) },
             Note::Writable => Input::Stream { conn: id, event: StreamEvent::Writable },
+            Note::Finished => Input::Stream { conn: id, event: StreamEvent::Finished },
             Note::Up { remote, streams } => {
                 conn.known = true;
                 let (remote, streams) = (*remote, *streams);

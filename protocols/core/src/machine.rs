@@ -236,6 +236,9 @@ pub enum StreamEvent<'a> {
     Data(&'a [u8]),
     /// The host can take more data again after it withheld credit.
     Writable,
+    /// The other side sends no more, and may hear still: it is for the machine to close. Hosts tell it to machines alone that owe answers
+    /// then; to others this is the end.
+    Finished,
     /// It is over; no further event will come.
     Closed(CloseReason),
 }

@@ -202,7 +202,7 @@ impl Machine for Client {
                 StreamEvent::Closed(CloseReason::Closed | CloseReason::Reset) => {
                     self.end(conn, Err(AskError::Closed));
                 }
-                StreamEvent::Writable => {}
+                StreamEvent::Writable | StreamEvent::Finished => {}
                 StreamEvent::Accepted { .. } => self.operate(conn, StreamOp::Abort),
             },
             Input::Timeout => {

@@ -246,6 +246,13 @@ impl Server {
         }
     }
 
+    /// The asker sends no more: it is closed when all is answered.
+    fn finished(&mut self, now: Instant, conn: ConnId) {
+        let Some(asker) = self.askers.get_mut(&conn) else { return };
+        asker.closing = true;
+        self.settle(now, conn);
+    }
+
     /// Takes a query: it is answered already where it is not right, and otherwise asked.
     fn query(&mut self, now: Instant, conn: ConnId, line: &[u8]) {
         let Some(asker) = self.askers.get_mut(&conn) else { return };
@@ -381,6 +388,7 @@ impl Machine for Server {
             Input::Stream { conn, event } => match event {
                 StreamEvent::Accepted { remote, local, .. } => self.accepted(now, conn, remote, local),
                 StreamEvent::Data(data) => self.data(now, conn, data),
+                StreamEvent::Finished => self.finished(now, conn),
                 StreamEvent::Closed(_) => self.forget(conn),
                 StreamEvent::Connected { .. } | StreamEvent::Writable => {}
             },

@@ -192,6 +192,9 @@ impl Hand {
         let event = StreamEvent::Closed(CloseReason::Closed);
         self.server.handle(self.now, Input::Stream { conn, event });
     }
+    fn finish(&mut self, conn: ConnId) {
+        self.server.handle(self.now, Input::Stream { conn, event: StreamEvent::Finished });
+    }
     fn asked(&mut self) -> Vec<(u64, Connection)> {
         let next = |ServerEvent::Asked { token, connection, .. }| (token, connection);
         core::iter::from_fn(|| self.server.poll_event()).map(next).collect()
@@ -276,6 +279,36 @@ fn more_queries_than_may_wait_end_the_connection_once_those_are_answered() {
     hand.answer(asked[0].0, "ann");
     assert_eq!(hand.done(), ["0: 1,1:USERID:UNIX:ann\r\n2,2:USERID:UNIX:bob\r\n", "0: Shutdown"]);
     assert_eq!((hand.server.connections(), hand.server.waiting()), (0, 0));
+}
+
+#[test]
+fn whoever_asks_and_sends_no_more_is_answered_still() {
+    let mut hand = Hand::new(ServerConfig::default());
+    let conn = hand.connect(0);
+    hand.say(conn, "1,1\n2,2\n3,");
+    let asked = hand.asked();
+    hand.finish(conn);
+    assert_eq!(hand.done(), [] as [&str; 0], "it is owed two answers");
+    hand.answer(asked[1].0, "bob");
+    hand.answer(asked[0].0, "ann");
+    assert_eq!(hand.done(), ["0: 1,1:USERID:UNIX:ann\r\n2,2:USERID:UNIX:bob\r\n", "0: Shutdown"]);
+    assert_eq!((hand.server.connections(), hand.server.poll_timeout()), (0, None));
+    // An answer that never comes does not keep it open either.
+    let conn = hand.connect(1);
+    hand.say(conn, "1,1\n");
+    hand.finish(conn);
+    hand.wait(119);
+    assert_eq!(hand.done(), ["1: 1,1:ERROR:UNKNOWN-ERROR\r\n", "1: Shutdown"]);
+    // And who is owed nothing is closed at once.
+    let conn = hand.connect(2);
+    hand.finish(conn);
+    assert_eq!(hand.done(), ["2: Shutdown"]);
+    // It has gone altogether, its answer on the way.
+    let conn = hand.connect(3);
+    hand.say(conn, "1,1\n");
+    hand.finish(conn);
+    hand.close(conn);
+    assert_eq!((hand.done().len(), hand.server.waiting(), hand.server.connections()), (0, 0, 0));
 }
 
 #[test]

@@ -67,6 +67,7 @@ pub(crate) enum Heard {
     Connected(ConnId, Option<IpAddr>, SocketAddr, Option<Vec<u8>>),
     Data(ConnId, Vec<u8>),
     Writable(ConnId),
+    Finished(ConnId),
     Closed(ConnId, CloseReason),
     TimedOut { early: bool },
 }
@@ -108,6 +109,7 @@ impl Machine for Echo {
                         Heard::Data(conn, data.to_vec())
                     }
                     StreamEvent::Writable => Heard::Writable(conn),
+                    StreamEvent::Finished => Heard::Finished(conn),
                     StreamEvent::Closed(reason) => Heard::Closed(conn, reason),
                 };
                 self.outputs.event(heard);

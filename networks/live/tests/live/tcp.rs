@@ -74,6 +74,37 @@ fn an_accepted_connection_is_told_of_and_echoes_to_its_end() {
 }
 
 #[test]
+fn who_sends_no_more_is_answered_where_the_machine_owes_it() {
+    let (live, address) = served(Settings { half_closed: true, ..patient_settings() });
+    live.ask(Ask::Echo(false));
+    for n in 0..2 {
+        let conn = ConnId::accepted(n);
+        let mut stream = dial(address);
+        stream.write_all(b"asked").expect("it takes a few octets");
+        stream.shutdown(Shutdown::Write).expect("it is open");
+        assert_eq!(live.octets(conn, 5), b"asked");
+        live.until(|heard| (*heard == Heard::Finished(conn)).then_some(()));
+        // The driver has nothing more to hear, and the connection is there.
+        live.ask(Ask::Write(conn, b"answered".to_vec()));
+        let mut answer = [0; 8];
+        stream.read_exact(&mut answer).expect("it is open still");
+        assert_eq!(&answer, b"answered");
+        if n == 0 {
+            live.ask(Ask::Write(conn, b", all".to_vec()));
+            live.ask(Ask::Shutdown(conn));
+            let mut rest = String::new();
+            stream.read_to_string(&mut rest).expect("it ends in good order");
+            assert_eq!(rest, ", all");
+            assert_eq!(closed(&live, conn), CloseReason::Closed);
+        } else {
+            live.ask(Ask::Abort(conn));
+            assert!(stream.read(&mut answer).is_err(), "it is reset");
+        }
+    }
+    live.stop();
+}
+
+#[test]
 fn megabytes_pass_both_ways_at_once() {
     let (live, address) = served(Settings { stream_queue: 64 << 20, ..patient_settings() });
     let stream = dial(address);

@@ -32,6 +32,7 @@ impl Machine for Parrot {
             Input::Stream { event: StreamEvent::Connected { remote, .. }, .. } => format!("to {remote}"),
             Input::Stream { event: StreamEvent::Closed(reason), .. } => format!("{reason:?}"),
             Input::Stream { event: StreamEvent::Writable, .. } => "writable".into(),
+            Input::Stream { event: StreamEvent::Finished, .. } => "finished".into(),
             Input::Message { event: MessageEvent::Data { stream, data, .. }, .. } => {
                 format!("{stream}: {data:?}")
             }

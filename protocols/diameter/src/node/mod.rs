@@ -420,7 +420,7 @@ impl Machine for Node {
                     self.on_connected(now, conn, local, certificate);
                 }
                 StreamEvent::Data(data) => self.on_data(now, conn, data),
-                StreamEvent::Writable => {}
+                StreamEvent::Writable | StreamEvent::Finished => {}
                 StreamEvent::Closed(_) => self.on_closed(now, conn),
             },
             Input::Message { assoc, event } => match event {

@@ -466,7 +466,7 @@ impl Machine for Mihf {
                         self.lose(conn);
                     }
                 }
-                StreamEvent::Writable => {}
+                StreamEvent::Writable | StreamEvent::Finished => {}
                 StreamEvent::Closed(_) => self.lose(conn),
             },
             Input::Message { assoc, event } => match event {

@@ -147,7 +147,7 @@ impl Client {
                 self.expect(now, server);
             }
             StreamEvent::Data(data) => self.data(now, conn, server, lane, data),
-            StreamEvent::Writable | StreamEvent::Accepted { .. } => {}
+            StreamEvent::Writable | StreamEvent::Finished | StreamEvent::Accepted { .. } => {}
             StreamEvent::Closed(_) => self.broke(now, conn, server, lane),
         }
     }

@@ -59,7 +59,7 @@ impl Server {
         match event {
             StreamEvent::Accepted { remote, certificate, .. } => self.connected(conn, remote, certificate),
             StreamEvent::Data(data) => self.data(now, conn, data),
-            StreamEvent::Writable | StreamEvent::Connected { .. } => {}
+            StreamEvent::Writable | StreamEvent::Finished | StreamEvent::Connected { .. } => {}
             StreamEvent::Closed(_) => self.forget(conn),
         }
     }

@@ -44,7 +44,7 @@ impl Machine for Probe {
                 StreamEvent::Connected { .. } => "connected",
                 StreamEvent::Closed(CloseReason::TimedOut) => "timed out",
                 StreamEvent::Closed(_) => "closed",
-                StreamEvent::Data(_) | StreamEvent::Writable => "data",
+                StreamEvent::Data(_) | StreamEvent::Writable | StreamEvent::Finished => "data",
             },
         ));
     }
