@@ -183,6 +183,21 @@ fn whoever_asks_badly_is_answered_or_closed_within_limits() {
 }
 
 #[test]
+fn whoever_ends_its_side_behind_its_query_is_answered() {
+    let place = Folder::new();
+    let (name, _) = user(&place);
+    let world = World::new(&place, own_address().into(), "");
+    let ports = world.ports();
+    for _ in 0..20 {
+        let (stream, mut replies) = world.speak(&format!("{ports}\r\n"));
+        stream.shutdown(Shutdown::Write).unwrap();
+        let mut all = String::new();
+        replies.read_to_string(&mut all).unwrap();
+        assert_eq!(all, format!("{ports}:USERID:UNIX:{name}\r\n"));
+    }
+}
+
+#[test]
 fn whoever_says_nothing_more_is_closed_after_the_time_that_is_set() {
     let place = Folder::new();
     let world = World::new(&place, own_address().into(), "[limits]\nidle_timeout = \"1 s\"\n");

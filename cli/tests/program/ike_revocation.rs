@@ -38,7 +38,12 @@ fn lets_in_who_says(gateway: &Gateway, place: &Folder, pki: &Folder, more: &str)
 
 /// The same of any user.
 fn lets_user_in(gateway: &Gateway, place: &Folder, pki: &Folder, (name, more): (&str, &str)) -> bool {
-    gateway.client(place, "user.toml", &side(pki, name));
+    lets_in_by(gateway, place, (&side(pki, name), more))
+}
+
+/// The same of whoever shows this.
+fn lets_in_by(gateway: &Gateway, place: &Folder, (own, more): (&str, &str)) -> bool {
+    gateway.client(place, "user.toml", own);
     let file = std::fs::read_to_string(place.path("user.toml")).unwrap();
     let file = file.replace("remote_id = \"gw.test\"", "remote_id = \"home.hotel.example\"");
     place.write("user.toml", &format!("{file}{more}"));
@@ -143,6 +148,21 @@ fn an_authority_is_asked_whether_a_certificate_holds() {
         };
         assert!(log.contains(said), "{entry} {policy}: {log}");
     }
+}
+
+/// Nobody has vouched for what a certificate of an unknown authority says, the address of a responder among it.
+#[test]
+fn for_a_certificate_of_nobodys_no_responder_is_asked() {
+    let (pki, stranger, place) = (certificates(), certificates(), Folder::new());
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    silent.set_nonblocking(true).unwrap();
+    let url = format!("http://{}", silent.local_addr().unwrap());
+    let gateway = gateway(&place, &pki, &format!("ocsp = \"soft\"\nocsp_url = \"{url}\"\n"));
+    let issued = |pki: &Folder| format!("{}/issued/ann@hotel.example", pki.path("pki").display());
+    let strange = side(&pki, "ann@hotel.example").replace(&issued(&pki), &issued(&stranger));
+    assert!(!lets_in_by(&gateway, &place, (&strange, "")), "{}", gateway.daemon.log());
+    assert!(gateway.daemon.log().contains("a certificate is not taken"), "{}", gateway.daemon.log());
+    assert!(silent.accept().is_err(), "it was asked");
 }
 
 /// The responder takes questions and says nothing: whoever needs no answer is not kept waiting.

@@ -1,6 +1,7 @@
 //! `usher pppoe` and `usher who` without a network: files, the log, and what is said when nobody runs. Sessions are in
 //! `cli/tests/interop/pppoe.rs`, which needs namespaces.
 
+use crate::aaa::daemon::private;
 use crate::place::Folder;
 use std::os::unix::net::UnixListener;
 
@@ -56,6 +57,19 @@ fn what_is_not_there_is_said() {
     assert!(!place.path("log").exists());
     let address = place.usher(&["who", "10.0.0.999"]).with_code(2);
     assert!(address.err.contains("is no address"), "{}", address.err);
+}
+
+/// Whoever has an authority prove who the server is speaks no protocol that proves nothing of it.
+#[test]
+fn an_authority_goes_with_eap_alone() {
+    let place = Folder::new();
+    private(&place, "password", "ann-secret");
+    let whole = ["pppoe", "connect", "no-such-port", "--user", "ann", "--password-file", "password"];
+    for protocol in ["chap", "mschapv2", "pap"] {
+        let own = ["--ca", "ca.pem", "--server-name", "aaa.test", "--protocols", protocol];
+        let said = place.usher(&[&whole[..], &own[..]].concat()).with_code(2);
+        assert!(said.err.contains("which EAP does alone"), "{protocol}: {}", said.err);
+    }
 }
 
 #[test]

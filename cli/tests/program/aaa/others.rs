@@ -6,6 +6,8 @@ use std::fmt::Write as _;
 use std::net::UdpSocket;
 use std::path::Path;
 use std::process::Command;
+use usher_radius::Secret;
+use usher_radius::auth::response_authenticator;
 
 /// A folder with an authority, certificates for two servers and one for a user.
 pub(crate) fn certificates() -> Folder {
@@ -217,28 +219,38 @@ fn answers_that_are_not_believed_are_no_silence() {
     let place = Folder::new();
     private(&place, "secret", "one secret of ours");
     private(&place, "right", "right");
-    let server = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let address = server.local_addr().unwrap();
-    let other = std::thread::spawn(move || {
-        let mut request = [0; 4096];
-        // An empty datagram ends it.
-        while let Ok((1.., from)) = server.recv_from(&mut request) {
-            let mut reject = [0; 38];
-            (reject[0], reject[1], reject[3]) = (3, request[1], 38);
-            // A Message-Authenticator, by no secret.
-            (reject[20], reject[21]) = (80, 18);
-            server.send_to(&reject, from).unwrap();
-        }
-    });
-    let at = address.to_string();
-    let login =
-        ["aaa", "test", "ann", "--server", &at, "--secret-file", "secret", "--password-file", "right"];
-    let said = place.usher(&login).with_code(1);
-    UdpSocket::bind("127.0.0.1:0").unwrap().send_to(&[], address).unwrap();
-    other.join().unwrap();
-    assert!(
-        said.out.contains("answers came and were dropped: they were made with another secret."),
-        "{said:?}"
-    );
-    assert!(!said.out.contains("No answer"), "{said:?}");
+    for (signed, why) in [
+        (true, "they were made with another secret"),
+        (false, "they have no Message-Authenticator, as those of servers from before 2024"),
+    ] {
+        let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = server.local_addr().unwrap();
+        let other = std::thread::spawn(move || {
+            let mut request = [0; 4096];
+            // An empty datagram ends it.
+            while let Ok((1.., from)) = server.recv_from(&mut request) {
+                let length: u8 = if signed { 38 } else { 20 };
+                let mut reject = [0; 38];
+                (reject[0], reject[1], reject[3]) = (3, request[1], length);
+                // A Message-Authenticator, by no secret; or none, the rest being right.
+                (reject[20], reject[21]) = (80, 18);
+                let reject = &mut reject[..usize::from(length)];
+                if !signed {
+                    let asked = request[4..20].try_into().unwrap();
+                    let secret = Secret::new(b"one secret of ours");
+                    let proof = response_authenticator(reject, &asked, &secret);
+                    reject[4..20].copy_from_slice(&proof);
+                }
+                server.send_to(reject, from).unwrap();
+            }
+        });
+        let at = address.to_string();
+        let login =
+            ["aaa", "test", "ann", "--server", &at, "--secret-file", "secret", "--password-file", "right"];
+        let said = place.usher(&login).with_code(1);
+        UdpSocket::bind("127.0.0.1:0").unwrap().send_to(&[], address).unwrap();
+        other.join().unwrap();
+        assert!(said.out.contains(&format!("answers came and were dropped: {why}.")), "{said:?}");
+        assert!(!said.out.contains("No answer"), "{said:?}");
+    }
 }
