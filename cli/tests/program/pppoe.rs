@@ -128,9 +128,9 @@ fn the_log_answers_without_a_concentrator_and_the_audit_has_who_asked() {
 #[test]
 fn files_of_other_concentrators_are_taken_as_far_as_they_go() {
     let place = Folder::new();
-    place.write("accel.conf", "[modules]\npppoe\nauth_chap_md5\n[pppoe]\ninterface=eth1\n[ip-pool]\ngw-ip-address=10.0.0.1\n10.0.0.2-99\n[cli]\ntelnet=127.0.0.1:2000\n");
+    place.write("accel.conf", "[modules]\npppoe\nippool\nauth_chap_md5\n[pppoe]\ninterface=eth1\n[ip-pool]\ngw-ip-address=10.0.0.1\n10.0.0.2-99\n[cli]\ntelnet=127.0.0.1:2000\n");
     let imported = place.usher(&["pppoe", "import", "accel.conf"]).with_code(3);
-    assert!(imported.err.contains("accel.conf:10: telnet of [cli]"), "{}", imported.err);
+    assert!(imported.err.contains("accel.conf:11: telnet of [cli]"), "{}", imported.err);
     place.write("pppoe.toml", &imported.out);
     place.usher(&["pppoe", "check", "pppoe.toml"]).with_code(0);
 }

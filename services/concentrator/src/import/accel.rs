@@ -39,13 +39,10 @@ fn number(value: &str) -> Option<u32> {
 fn range(text: &str) -> Option<String> {
     if let Some((first, last)) = text.split_once('-') {
         let first: Ipv4Addr = first.trim().parse().ok()?;
-        let last: Ipv4Addr = match last.trim().parse::<u8>() {
-            Ok(last) => {
-                let [a, b, c, _] = first.octets();
-                Ipv4Addr::new(a, b, c, last)
-            }
-            Err(_) => last.trim().parse().ok()?,
-        };
+        // Of a whole address it reads the first number.
+        let last: u8 = last.trim().parse().ok()?;
+        let [a, b, c, _] = first.octets();
+        let last = Ipv4Addr::new(a, b, c, last);
         return (first <= last).then(|| format!("{first}-{last}"));
     }
     let (first, bits) = text.split_once('/')?;

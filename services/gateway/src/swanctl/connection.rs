@@ -192,7 +192,7 @@ impl Importer {
         for (section, ours) in
             local.first().map(|s| (*s, true)).into_iter().chain(remote.first().map(|s| (*s, false)))
         {
-            psk |= self.side(name, section, ours, [own.as_deref(), other.as_deref()]);
+            psk |= self.side(name, section, ours, other.as_deref());
         }
         if psk {
             match self.take_secret(false, own.as_deref(), other.as_deref()) {
@@ -256,13 +256,7 @@ impl Importer {
     }
 
     /// How one side proves who it is; true: by a shared key.
-    fn side(
-        &mut self,
-        name: &str,
-        section: &SettingsSection,
-        ours: bool,
-        [own, other]: [Option<&str>; 2],
-    ) -> bool {
+    fn side(&mut self, name: &str, section: &SettingsSection, ours: bool, other: Option<&str>) -> bool {
         let key = if ours { "local_auth" } else { "remote_auth" };
         let value = |key: &str| section.value(key);
         let auth = &*value("auth").unwrap_or("pubkey").to_ascii_lowercase();
@@ -287,7 +281,7 @@ impl Importer {
             (_, true, Some(method)) => {
                 self.text(key, "eap");
                 self.set("eap_methods", &list([method.to_owned()]));
-                let said = value("eap_id").and_then(identity).or_else(|| own.map(str::to_owned));
+                let said = value("eap_id").and_then(identity).or_else(|| value("id").and_then(identity));
                 let said = said.unwrap_or_default();
                 self.text("eap_identity", &said);
                 match self.take_secret(true, Some(&secret_identity(&said)), other) {

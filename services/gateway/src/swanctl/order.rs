@@ -27,7 +27,7 @@ const ADDRESS: u32 = 129;
 const EVERYWHERE: u32 = 1;
 
 impl OrderEntry {
-    fn of(connection: &SettingsSection) -> Self {
+    fn read(connection: &SettingsSection) -> Self {
         let id = side_of(connection, "remote").and_then(|side| side.value("id"));
         let everywhere =
             |network: IpAddr| RemotePlace { prefix: Prefix { network, bits: 0 }, quality: EVERYWHERE };
@@ -104,7 +104,8 @@ fn compare(first: &OrderEntry, second: &OrderEntry) -> Option<PairOrder> {
 
 /// Connections in the order in which they hold, by their numbers, and those of which no order says that.
 pub(super) fn sort(connections: &[&SettingsSection]) -> (Vec<usize>, Vec<usize>) {
-    let entries: Vec<OrderEntry> = connections.iter().map(|connection| OrderEntry::of(connection)).collect();
+    let entries: Vec<OrderEntry> =
+        connections.iter().map(|connection| OrderEntry::read(connection)).collect();
     let mut behind: Vec<Vec<usize>> = entries.iter().map(|_| Vec::new()).collect();
     let mut before: Vec<usize> = entries.iter().map(|_| 0).collect();
     let mut conflicts = Vec::new();
