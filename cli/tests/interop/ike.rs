@@ -104,7 +104,7 @@ fn home(text: &str) -> String {
     format!("{connection}{text}{child}")
 }
 
-fn client(charon: &Place, place: &Folder, text: &str) -> Running {
+pub(crate) fn client(charon: &Place, place: &Folder, text: &str) -> Running {
     place.write("client.toml", &format!("{LISTEN}{}", home(text)));
     let mut command = within(charon, USHER);
     command.args(["ike", "connect", "home", "--config", "client.toml"]);

@@ -2,6 +2,8 @@
 //! have not.
 
 use crate::charon::Place;
+use crate::ike::client;
+use crate::place::Folder;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use usher_config::Alone;
@@ -18,6 +20,8 @@ const TEMPLATE: &str = "base { version = 2\n rekey_time = 3h\n}\n";
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct Read {
     ids: [String; 2],
+    /// Where this side listens, and where the other side is.
+    local: String,
     remote: String,
     /// In seconds.
     rekeying: u64,
@@ -91,10 +95,11 @@ impl Writer {
             "2001:db8::1",
             "@@ann@gw.test",
         ];
-        // Neither a key ID nor a distinguished name is taken.
-        let own = [&ordinary[..], &ordinary, &["C=CH, O=a b, CN=gw", "keyid:abc"]].concat();
-        let others = [&own[..], &["", "%any"]].concat();
+        // Neither a key ID nor a distinguished name is taken, nor a network.
+        let own = [&ordinary[..], &ordinary, &["C=CH, O=a b, CN=gw", "keyid:abc", "10.0.0.0/8"]].concat();
+        let others = [&own[..], &["", "%any", "0.0.0.0", "*"]].concat();
         let mut inner = self.setting("version", "2")
+            + &self.perhaps("local_addrs", &["", "", "%any", "192.0.2.77"])
             + &self.perhaps("remote_addrs", &["", "192.0.2.9", "%any", "2001:db8::9"])
             + &self.perhaps("rekey_time", &["", "2h", "7200", "90m", "1d"])
             + &self.perhaps("mobike", &["", "no", "yes"])
@@ -140,7 +145,7 @@ fn listed(text: &str) -> BTreeMap<String, Read> {
         }
         let Some(read) = all.get_mut(&name) else { continue };
         match (depth, key) {
-            (2, "local") => {}
+            (2, "local") => read.local = value.trim().to_owned(),
             (2, "remote") => read.remote = value.trim().to_owned(),
             (2, key) if key.ends_with("authentication") => {
                 side = usize::from(key.starts_with("remote"));
@@ -197,6 +202,10 @@ fn taken(imported: &Imported) -> Option<Read> {
             connection.local.to_string(),
             connection.remote.as_ref().map_or("%any".into(), ToString::to_string),
         ],
+        local: match peer.local.ip() {
+            address if address.is_unspecified() => "%any".into(),
+            address => address.to_string(),
+        },
         remote: peer.remote.map_or("%any".into(), |remote| remote.ip().to_string()),
         rekeying: seconds(connection.rekey_after),
         children: connection.children.iter().map(child).collect(),
@@ -249,6 +258,7 @@ fn connections_here_are_those_that_charon_has() {
             }
         };
         differs("id", ours.ids.iter().zip(&theirs.ids).all(|(ours, theirs)| is_same(ours, theirs)));
+        differs("local_addrs", ours.local == theirs.local);
         differs("remote_addrs", ours.remote == theirs.remote);
         differs("rekey_time", ours.rekeying == theirs.rekeying);
         differs("child", ours.children.keys().eq(theirs.children.keys()));
@@ -265,4 +275,52 @@ fn connections_here_are_those_that_charon_has() {
         "{compared} of {CONNECTIONS} are taken over:\n{}",
         uncompared.join("\n")
     );
+}
+
+/// All of these are for our client, at 127.0.0.2 as ini.test: charon takes it by the one that we write first.
+#[test]
+fn the_connection_that_charon_takes_is_the_first_of_ours() {
+    let (wide, near, host) =
+        ("remote_addrs = 127.0.0.0/8", "remote_addrs = 127.0.0.0/16", "remote_addrs = 127.0.0.2");
+    let (anybody, named) = ("", "id = ini.test");
+    for all in [
+        [("wide", wide, anybody), ("near", near, anybody), ("host", host, anybody)],
+        [("all", "", anybody), ("net", "remote_addrs = 127.0.0.2/32", anybody), ("host", host, anybody)],
+        [("near", near, anybody), ("named", "", named), ("all", "", anybody)],
+        [("named", "", named), ("near", near, anybody), ("all", "", anybody)],
+        [("all", "", anybody), ("named", wide, named), ("wide", wide, anybody)],
+        [
+            ("any", "version = 0\nremote_addrs = 127.0.0.2", anybody),
+            ("two", host, anybody),
+            ("same", host, anybody),
+        ],
+    ] {
+        let connections: String = all
+            .iter()
+            .map(|(name, places, id)| {
+                let version = if places.contains("version") { "" } else { "version = 2" };
+                format!(
+                    "{name} {{\n{version}\n{places}\nproposals = aes128-sha256-x25519, aes256gcm16-prfsha384-ecp384\npools = inner\n\
+                     local {{ auth = psk\nid = gw.test }}\nremote {{ auth = psk\n{id} }}\n\
+                     children {{ net {{ local_ts = 10.2.0.0/16\nesp_proposals = aes128gcm16-x25519 }} }}\n}}\n"
+                )
+            })
+            .collect();
+        let text = format!(
+            "connections {{\n{connections}}}\npools {{ inner {{ addrs = 10.9.0.0/24 }} }}\n\
+             secrets {{ ike {{ secret = \"a shared secret\" }} }}\n"
+        );
+        let imported = import(&text, &mut |_, _| Err("nothing is included here".to_owned())).unwrap();
+        assert_eq!(imported.stops, [], "{text}");
+        let first =
+            imported.text.lines().find_map(|line| line.strip_prefix("name = ")).unwrap().replace('"', "");
+        let (charon, place) = (Place::new(&text), Folder::new());
+        let own = "local_id = \"ini.test\"\nlocal_auth = \"psk\"\nremote_auth = \"psk\"\nsecret = \"a shared secret\"\n";
+        let mut ours = client(&charon, &place, own);
+        ours.wait_for("CHILD_SA");
+        let listed = charon.swanctl(&["--list-sas"]);
+        let taken = listed.split(':').next().unwrap_or_default();
+        assert_eq!(taken, first, "{text}\n{listed}");
+        drop(ours);
+    }
 }
