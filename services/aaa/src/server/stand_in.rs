@@ -43,8 +43,9 @@ impl Kind {
     /// Of a user as the store has it: whichever groups may apply.
     fn of(user: &User) -> Self {
         let groups = || user.groups.iter().map(|group| &group.control);
-        let password =
-            user.password.as_ref().or_else(|| groups().find_map(|control| control.password.as_ref()));
+        let password = user.password.as_ref().or_else(|| {
+            groups().find_map(|control| control.password.as_ref().map(|set| &set.value.password))
+        });
         let form = match password {
             None => Form::None,
             Some(Password::Clear(_)) => Form::Clear,
@@ -52,7 +53,8 @@ impl Kind {
             Some(Password::Argon2(hash)) => argon2_like(hash).map_or(Form::Clear, Form::Argon2),
         };
         let own = Some(&user.methods).filter(|methods| !methods.is_empty());
-        let methods = own.or_else(|| groups().map(|c| &c.methods).find(|methods| !methods.is_empty()));
+        let methods =
+            own.or_else(|| groups().find_map(|control| control.methods.as_ref().map(|set| &set.value)));
         Self { form, methods: methods.cloned().unwrap_or_default() }
     }
 }

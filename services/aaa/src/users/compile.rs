@@ -2,7 +2,10 @@
 
 mod value;
 
-use super::{Check, Complaint, Control, Group, Method, Password, Reply, User};
+use super::{
+    Check, Complaint, Control, Group, Method, Password, PasswordAttribute, PasswordSetting, Reply, Setting,
+    User,
+};
 use crate::store::{Op, Row, UserRows};
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -41,19 +44,10 @@ impl User {
         dictionary: &Dictionary,
         mut left_out: Option<&mut Vec<Complaint>>,
     ) -> Result<Self, Complaint> {
-        let own = rows_of(&rows.check, "radcheck", dictionary)?;
+        let (checks, control) = rows_of(&rows.check, "radcheck", dictionary)?;
         let (reply, fall_through) = replies(&rows.reply, "radreply", dictionary, left_out.as_deref_mut())?;
-        let Control { password, methods, simultaneous, expires, pool, rejected } = own.1;
-        let mut user = Self {
-            password,
-            methods,
-            checks: own.0,
-            simultaneous,
-            expires,
-            pool,
-            rejected,
-            ..Self::default()
-        };
+        let mut user = Self { checks, ..Self::default() };
+        user.take(&control);
         for item in &reply {
             item.apply(&mut user.reply);
         }
@@ -61,8 +55,9 @@ impl User {
             return Ok(user);
         }
         for group in &rows.groups {
-            let (checks, control) =
-                rows_of(&group.check, &format!("radgroupcheck of {}", group.name), dictionary)?;
+            let table = format!("radgroupcheck of {}", group.name);
+            let (checks, control) = rows_of(&group.check, &table, dictionary)?;
+            one_password_attribute(&group.check, &table, dictionary)?;
             let table = format!("radgroupreply of {}", group.name);
             let (reply, fall_through) = replies(&group.reply, &table, dictionary, left_out.as_deref_mut())?;
             user.groups.push(Arc::new(Group {
@@ -149,6 +144,30 @@ fn rows_of(rows: &[Row], table: &str, dictionary: &Dictionary) -> Result<(Vec<Ch
     Ok((checks, control))
 }
 
+/// A group's password of one attribute takes the place of its users', one of another does not: of two, nobody can say which one holds.
+fn one_password_attribute(rows: &[Row], table: &str, dictionary: &Dictionary) -> Result<(), Complaint> {
+    let mut first = None;
+    for row in rows {
+        let Some(attribute) = password_attribute(&row.attribute) else { continue };
+        if *first.get_or_insert(attribute) != attribute {
+            let what = "the group has a password of another attribute already; remove one of them".into();
+            return Err(complain(table, row, dictionary, what));
+        }
+    }
+    Ok(())
+}
+
+/// The attributes of passwords that are served.
+fn password_attribute(name: &str) -> Option<PasswordAttribute> {
+    let all = [
+        ("Cleartext-Password", PasswordAttribute::Cleartext),
+        ("NT-Password", PasswordAttribute::NtHash),
+        ("Crypt-Password", PasswordAttribute::Crypt),
+        ("Password-With-Header", PasswordAttribute::WithHeader),
+    ];
+    all.into_iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, attribute)| attribute)
+}
+
 /// Whether a row says what is to be done with its value.
 fn operator(row: &Row) -> Result<(), String> {
     match row.op {
@@ -165,10 +184,10 @@ fn set(row: &Row, control: &mut Control) -> Result<Result<(), String>, NotContro
     let name = row.attribute.to_ascii_lowercase();
     let value = row.value.as_str();
     let done = match name.as_str() {
-        "cleartext-password" => put(&mut control.password, row, clear(value)),
-        "nt-password" => put(&mut control.password, row, nt_hash(value)),
-        "password-with-header" => put(&mut control.password, row, with_header(value)),
-        "crypt-password" => put(&mut control.password, row, hashed(value)),
+        "cleartext-password" => put_password(control, row, clear(value)),
+        "nt-password" => put_password(control, row, nt_hash(value)),
+        "password-with-header" => put_password(control, row, with_header(value)),
+        "crypt-password" => put_password(control, row, hashed(value)),
         "user-password" => Err("write Cleartext-Password := instead".into()),
         "ssha-password" | "sha-password" | "sha1-password" | "sha2-password" | "smd5-password"
         | "md5-password" | "lm-password" | "pbkdf2-password" | "ssha2-password" => {
@@ -176,24 +195,7 @@ fn set(row: &Row, control: &mut Control) -> Result<Result<(), String>, NotContro
                  Crypt-Password"
                 .into())
         }
-        "auth-type" => {
-            match value.to_ascii_lowercase().as_str() {
-                "reject" => {
-                    control.rejected = true;
-                    Ok(())
-                }
-                "accept" => {
-                    control.methods = [Method::Mab].into();
-                    Ok(())
-                }
-                "local" | "pap" => restrict(control, row, &[Method::Pap]),
-                "chap" => restrict(control, row, &[Method::Chap]),
-                "ms-chap" | "mschap" => restrict(control, row, &[Method::MsChap, Method::MsChapV2]),
-                "eap" => restrict(control, row, &eap_methods()),
-                _ => Err("Reject, Accept (MAC authentication bypass), PAP, CHAP, MS-CHAP and EAP are served"
-                    .into()),
-            }
-        }
+        "auth-type" => auth_type(control, row),
         "eap-type" => {
             let method = match value.to_ascii_lowercase().as_str() {
                 "md5-challenge" | "eap-md5" | "md5" | "4" => Ok(Method::EapMd5),
@@ -236,25 +238,99 @@ fn eap_methods() -> Vec<Method> {
     Method::ALL.into_iter().filter(|m| m.eap_type().is_some()).collect()
 }
 
-/// Sets a value as the operator says.
-fn put<T>(place: &mut Option<T>, row: &Row, value: Result<T, String>) -> Result<(), String> {
-    let value = value?;
+/// What is said of another operator than `:=` and `+=`.
+const NOT_IN_A_REQUEST: &str = "write := to set it; it is nothing that a request has";
+
+/// Whether a row takes the place of what there is.
+///
+/// # Errors
+/// Its operator compares: FreeRADIUS looks for the attribute in the request, finds none, and lets nobody in by this row.
+fn replaces(row: &Row) -> Result<bool, String> {
     match row.op {
-        Op::Replace | Op::Add => *place = Some(value),
-        Op::Set => {
-            place.get_or_insert(value);
-        }
-        _ => return Err("write := to set it; it is nothing that a request has".into()),
+        Op::Replace => Ok(true),
+        Op::Add => Ok(false),
+        _ => Err(NOT_IN_A_REQUEST.into()),
     }
+}
+
+/// Sets a value as the operator says.
+fn put<T: Clone>(place: &mut Option<Setting<T>>, row: &Row, value: Result<T, String>) -> Result<(), String> {
+    add(place, value?, replaces(row)?);
     Ok(())
 }
 
-fn restrict(control: &mut Control, row: &Row, methods: &[Method]) -> Result<(), String> {
-    match row.op {
-        Op::Replace | Op::Set => control.methods = methods.into(),
-        Op::Add => control.methods.extend_from_slice(methods),
-        _ => return Err("write := to set it, += to add to it; a request's method is not compared".into()),
+/// Adds a row to what the rows before it set: the first one counts, and of those by `:=` the first.
+fn add<T: Clone>(place: &mut Option<Setting<T>>, value: T, replaces: bool) {
+    match place {
+        None => *place = Some(Setting::new(value, replaces)),
+        Some(setting) if replaces => drop(setting.replacement.get_or_insert(value)),
+        Some(_) => {}
     }
+}
+
+fn put_password(control: &mut Control, row: &Row, password: Result<Password, String>) -> Result<(), String> {
+    let attribute = password_attribute(&row.attribute).unwrap_or_default();
+    let replaces = match row.op {
+        // The one attribute of a password that FreeRADIUS does not look for in the request.
+        Op::Set if attribute == PasswordAttribute::Crypt => false,
+        _ => replaces(row)?,
+    };
+    let value = PasswordSetting { attribute, password: password? };
+    let yields = |set: &Setting<PasswordSetting>| set.value.attribute == PasswordAttribute::WithHeader;
+    if attribute != PasswordAttribute::WithHeader && control.password.as_ref().is_some_and(yields) {
+        control.password = None;
+    }
+    if let Some(first) = &control.password
+        && first.value.attribute != attribute
+    {
+        return Ok(());
+    }
+    add(&mut control.password, value, replaces);
+    Ok(())
+}
+
+fn auth_type(control: &mut Control, row: &Row) -> Result<(), String> {
+    if !matches!(row.op, Op::Set | Op::Replace | Op::Add) {
+        return Err("write := to set it; no method is compared, and FreeRADIUS passes this row over".into());
+    }
+    let methods: &[Method] = match row.value.to_ascii_lowercase().as_str() {
+        "reject" | "4" => {
+            control.rejected = true;
+            return Ok(());
+        }
+        "accept" | "254" => {
+            control.methods = Some(Setting::new([Method::Mab].into(), row.op != Op::Set));
+            return Ok(());
+        }
+        "local" | "pap" => &[Method::Pap],
+        "chap" => &[Method::Chap],
+        "ms-chap" | "mschap" => &[Method::MsChap, Method::MsChapV2],
+        "eap" => {
+            // Those of EAP-Type, where a row has it, are of EAP already.
+            let narrower = |set: &Setting<Vec<Method>>| set.value.iter().all(|m| m.eap_type().is_some());
+            if row.op != Op::Add && control.methods.as_ref().is_some_and(narrower) {
+                return Ok(());
+            }
+            return restrict(control, row, &eap_methods());
+        }
+        _ => {
+            return Err(
+                "Reject, Accept (MAC authentication bypass), PAP, CHAP, MS-CHAP and EAP are served".into()
+            );
+        }
+    };
+    restrict(control, row, methods)
+}
+
+fn restrict(control: &mut Control, row: &Row, methods: &[Method]) -> Result<(), String> {
+    let before = control.methods.take();
+    let mut all: Vec<Method> = match row.op {
+        Op::Replace | Op::Set => Vec::new(),
+        Op::Add => before.map(|set| set.value).unwrap_or_default(),
+        _ => return Err("write := to set it, += to add to it; a request's method is not compared".into()),
+    };
+    all.extend_from_slice(methods);
+    control.methods = Some(Setting::new(all, row.op != Op::Set));
     Ok(())
 }
 
@@ -382,7 +458,7 @@ fn replies(
                 "no" | "0" => Some(false),
                 _ => None,
             };
-            fall_through = said.or(fall_through);
+            fall_through = fall_through.or(said);
             said.map(drop).ok_or_else(|| "write Yes or No".to_string())
         } else {
             reply(row, dictionary).map(|reply| replies.push(reply))

@@ -111,6 +111,8 @@ impl fmt::Debug for Password {
 pub struct User {
     /// `None`: this user cannot prove a password.
     pub password: Option<Password>,
+    /// The attribute that [`Self::password`] was given by.
+    pub password_attribute: PasswordAttribute,
     /// The only methods that may admit this user, also inside a tunnel where others than tunnels are among them; empty:
     /// whatever the server offers.
     pub methods: Vec<Method>,
@@ -231,20 +233,69 @@ pub struct Reply {
     pub value: Attributes,
 }
 
-/// What a group's checks say of its users; what a user has already, stays.
+/// The attribute that gives a password. Rows of one attribute take each other's place; of two attributes the first one counts.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum PasswordAttribute {
+    /// Cleartext-Password.
+    #[default]
+    Cleartext,
+    /// NT-Password.
+    NtHash,
+    /// Crypt-Password.
+    Crypt,
+    /// Password-With-Header: every other attribute goes before it.
+    WithHeader,
+}
+
+/// A password as a row gives it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PasswordSetting {
+    /// By which attribute.
+    pub attribute: PasswordAttribute,
+    /// The password.
+    pub password: Password,
+}
+
+/// What the check rows of a user or group set. Of several rows of one attribute the first one counts, as in FreeRADIUS.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Setting<T> {
+    /// The value for a user who has none.
+    pub value: T,
+    /// The value for a user who has one: that of `:=`, which takes its place. `None`: the user's stays.
+    pub replacement: Option<T>,
+}
+
+impl<T: Clone> Setting<T> {
+    /// What a row sets.
+    #[must_use]
+    pub fn new(value: T, replaces: bool) -> Self {
+        let replacement = replaces.then(|| value.clone());
+        Self { value, replacement }
+    }
+    /// Sets what a user has.
+    pub fn apply(&self, place: &mut Option<T>) {
+        match (&*place, &self.replacement) {
+            (None, _) => *place = Some(self.value.clone()),
+            (Some(_), Some(replacement)) => *place = Some(replacement.clone()),
+            (Some(_), None) => {}
+        }
+    }
+}
+
+/// What a group's checks set for its users: `:=` takes the place of what a user has, `+=` and `=` do not.
 #[derive(Clone, Default, Debug)]
 pub struct Control {
     /// [`User::password`].
-    pub password: Option<Password>,
+    pub password: Option<Setting<PasswordSetting>>,
     /// [`User::methods`].
-    pub methods: Vec<Method>,
+    pub methods: Option<Setting<Vec<Method>>>,
     /// [`User::simultaneous`].
-    pub simultaneous: Option<u32>,
+    pub simultaneous: Option<Setting<u32>>,
     /// [`User::expires`].
-    pub expires: Option<WallTime>,
+    pub expires: Option<Setting<WallTime>>,
     /// [`User::pool`].
-    pub pool: Option<String>,
-    /// [`User::rejected`].
+    pub pool: Option<Setting<String>>,
+    /// [`User::rejected`]: whoever else says something else, it stays.
     pub rejected: bool,
 }
 

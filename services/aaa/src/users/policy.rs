@@ -1,7 +1,7 @@
 //! What holds of a user for one request: checks compared, groups applied, as FreeRADIUS's SQL module does, but for the
 //! user's own checks: where one fails, nobody is let in, whatever groups say.
 
-use super::{Check, Control, Password, Reply, Unmet, User};
+use super::{Check, Control, Password, PasswordAttribute, PasswordSetting, Reply, Setting, Unmet, User};
 use crate::store::Op;
 use alloc::borrow::Cow;
 use alloc::string::{String, ToString};
@@ -47,16 +47,44 @@ impl User {
         Ok(Arc::new(user))
     }
 
-    fn take(&mut self, control: &Control) {
+    /// Takes what rows set, on top of what came before them: `:=` takes its place, as in FreeRADIUS's modules sql and files. A
+    /// rejection stays whatever comes after it.
+    pub(super) fn take(&mut self, control: &Control) {
         let Control { password, methods, simultaneous, expires, pool, rejected } = control;
-        self.password = self.password.take().or_else(|| password.clone());
-        if self.methods.is_empty() {
-            self.methods.clone_from(methods);
+        if let Some(setting) = password {
+            self.take_password(setting);
         }
-        self.simultaneous = self.simultaneous.or(*simultaneous);
-        self.expires = self.expires.or(*expires);
-        self.pool = self.pool.take().or_else(|| pool.clone());
+        if let Some(setting) = methods {
+            let mut all = (!self.methods.is_empty()).then(|| core::mem::take(&mut self.methods));
+            setting.apply(&mut all);
+            self.methods = all.unwrap_or_default();
+        }
+        if let Some(setting) = simultaneous {
+            setting.apply(&mut self.simultaneous);
+        }
+        if let Some(setting) = expires {
+            setting.apply(&mut self.expires);
+        }
+        if let Some(setting) = pool {
+            setting.apply(&mut self.pool);
+        }
         self.rejected |= rejected;
+    }
+
+    fn take_password(&mut self, setting: &Setting<PasswordSetting>) {
+        let had = self.password.is_some().then_some(self.password_attribute);
+        let next = match (had, &setting.replacement) {
+            (None, _) => &setting.value,
+            (Some(PasswordAttribute::WithHeader), _)
+                if setting.value.attribute != PasswordAttribute::WithHeader =>
+            {
+                &setting.value
+            }
+            (Some(had), Some(next)) if next.attribute == had => next,
+            _ => return,
+        };
+        self.password = Some(next.password.clone());
+        self.password_attribute = next.attribute;
     }
 
     /// The NT hash of the password, where there is one.
@@ -295,6 +323,54 @@ mod tests {
         assert_eq!(timeouts(&user, &request), Some([9].into()));
     }
 
+    /// Held against FreeRADIUS's module sql by a test of `usher-store`.
+    #[test]
+    fn what_a_group_sets_takes_the_place_of_what_a_user_has() {
+        let row = |(attribute, op, value): (&str, &str, &str)| Row {
+            attribute: attribute.into(),
+            op: Op::parse(op).unwrap(),
+            value: value.into(),
+        };
+        let dictionary = Dictionary::standard();
+        let resolved = |own: &[(&str, &str, &str)], group: &[(&str, &str, &str)]| {
+            let group = crate::store::GroupRows {
+                name: "g".into(),
+                check: group.iter().copied().map(row).collect(),
+                reply: Vec::new(),
+            };
+            let check = own.iter().copied().map(row).collect();
+            let rows = UserRows { check, groups: [group].into(), ..UserRows::default() };
+            Arc::new(User::compile(&rows, &dictionary).unwrap()).resolve(&Attributes::new()).unwrap()
+        };
+        let (clear, headed, nt) = ("Cleartext-Password", "Password-With-Header", "NT-Password");
+        let hash = "8846F7EAEE8FB117AD06BDD830B7586C";
+        for (own, group, password) in [
+            ((clear, ":=", "x"), (clear, ":=", "y"), "y"),
+            ((clear, ":=", "x"), (clear, "+=", "y"), "x"),
+            ((clear, "+=", "x"), (clear, ":=", "y"), "y"),
+            ((clear, ":=", "x"), (nt, ":=", hash), "x"),
+            ((clear, ":=", "x"), (headed, ":=", "{clear}y"), "x"),
+            ((headed, ":=", "{clear}x"), (headed, ":=", "{clear}y"), "y"),
+            ((headed, ":=", "{clear}x"), (clear, "+=", "y"), "y"),
+        ] {
+            let user = resolved(&[own], &[group]);
+            assert_eq!(user.password, Some(Password::clear(password.as_bytes())), "{own:?} {group:?}");
+        }
+        for (op, simultaneous, expires, pool) in [(":=", 1, 5, "b"), ("+=", 9, 7, "a")] {
+            let own = [("Simultaneous-Use", ":=", "9"), ("Expiration", ":=", "7"), ("Pool-Name", ":=", "a")];
+            let group = [("Simultaneous-Use", op, "1"), ("Expiration", op, "5"), ("Pool-Name", op, "b")];
+            let user = resolved(&own, &group);
+            let expires = usher_core::WallTime::from_unix_secs(expires);
+            assert_eq!((user.simultaneous, user.expires), (Some(simultaneous), Some(expires)), "{op}");
+            assert_eq!(user.pool.as_deref(), Some(pool), "{op}");
+        }
+        let pap = ("Auth-Type", ":=", "PAP");
+        for (op, methods) in [(":=", Method::Chap), ("+=", Method::Chap), ("=", Method::Pap)] {
+            assert_eq!(resolved(&[pap], &[("Auth-Type", op, "CHAP")]).methods, [methods], "{op}");
+        }
+        assert!(resolved(&[("Auth-Type", ":=", "Reject")], &[pap]).rejected, "a rejection stays");
+    }
+
     #[test]
     fn a_user_whose_checks_fail_is_nobody_whatever_groups_say() {
         let request = Attributes::new();
@@ -304,7 +380,7 @@ mod tests {
             user.groups = [group("a", None, (Op::Set, 1), false)].into();
             assert!(timeouts(&user, &request).is_none());
             let mut admits = Group::default();
-            admits.control.methods = [Method::Mab].into();
+            admits.control.methods = Some(Setting::new([Method::Mab].into(), true));
             user.groups = [Arc::new(admits)].into();
             assert!(timeouts(&user, &request).is_none());
         }
@@ -317,7 +393,9 @@ mod tests {
         let with_password = |port, fall_through| {
             let mut group = Group { fall_through, ..Group::default() };
             group.checks = [check(Op::Equal, port)].into();
-            group.control.password = Some(Password::clear(b"x"));
+            let password =
+                PasswordSetting { attribute: PasswordAttribute::Cleartext, password: Password::clear(b"x") };
+            group.control.password = Some(Setting::new(password, true));
             Arc::new(group)
         };
         let bypasses = |groups: &[Arc<Group>]| {

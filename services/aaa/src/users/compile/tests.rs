@@ -42,6 +42,59 @@ fn passwords_are_read_in_each_form() {
     }
 }
 
+/// FreeRADIUS looks for such a row's attribute in the request, where it never is: the row lets nobody in.
+#[test]
+fn a_setting_that_compares_is_refused() {
+    for attribute in ["Cleartext-Password", "NT-Password", "Simultaneous-Use", "Expiration", "Pool-Name"] {
+        let value = if attribute == "NT-Password" { "8846F7EAEE8FB117AD06BDD830B7586C" } else { "1" };
+        for op in ["=", "==", "!=", "<="] {
+            let complaint = compile(&[(attribute, op, value)], &[]).unwrap_err();
+            assert!(complaint.what.contains("write := to set it"), "{attribute} {op}: {complaint}");
+        }
+    }
+    for value in ["Accept", "Reject", "PAP"] {
+        for op in ["==", "!=", "=*"] {
+            let complaint = compile(&[("Auth-Type", op, value)], &[]).unwrap_err();
+            assert!(complaint.what.contains("no method is compared"), "Auth-Type {op} {value}: {complaint}");
+        }
+        assert!(compile(&[("Auth-Type", "=", value)], &[]).is_ok(), "{value}");
+    }
+    assert!(compile(&[("Auth-Type", ":=", "4")], &[]).unwrap().rejected, "the number of Reject");
+}
+
+/// As FreeRADIUS takes the first that it finds.
+#[test]
+fn of_several_rows_of_one_attribute_the_first_counts() {
+    let password = |rows: &[(&str, &str, &str)]| compile(rows, &[]).unwrap().password.unwrap();
+    let (first, second) = (("Cleartext-Password", ":=", "a"), ("Cleartext-Password", ":=", "b"));
+    assert_eq!(password(&[first, second]), Password::clear(b"a"));
+    let nt = ("NT-Password", ":=", "8846F7EAEE8FB117AD06BDD830B7586C");
+    assert_eq!(password(&[first, nt]), Password::clear(b"a"));
+    let headed = ("Password-With-Header", ":=", "{clear}h");
+    assert_eq!(
+        [password(&[headed, first]), password(&[first, headed])],
+        [first, first].map(|row| Password::clear(row.2.as_bytes()))
+    );
+    let user = compile(&[("Simultaneous-Use", ":=", "1"), ("Simultaneous-Use", "+=", "9")], &[]).unwrap();
+    assert_eq!(user.simultaneous, Some(1));
+    let eap = compile(&[("EAP-Type", ":=", "PEAP"), ("Auth-Type", ":=", "EAP")], &[]).unwrap();
+    assert_eq!(eap.methods, [Method::Peap]);
+    let twice = UserRows {
+        reply: rows(&[("Fall-Through", "=", "No"), ("Fall-Through", "=", "Yes")]),
+        groups: [GroupRows::default()].into(),
+        ..UserRows::default()
+    };
+    assert!(User::compile(&twice, &DICTIONARY).unwrap().groups.is_empty());
+}
+
+#[test]
+fn a_group_has_a_password_of_one_attribute() {
+    let mut group = GroupRows { name: "g".into(), ..GroupRows::default() };
+    group.check = rows(&[("Cleartext-Password", ":=", "a"), ("Password-With-Header", ":=", "{clear}b")]);
+    let complaint = User::compile(&UserRows { groups: [group].into(), ..UserRows::default() }, &DICTIONARY);
+    assert!(complaint.unwrap_err().what.contains("password of another attribute"));
+}
+
 /// A hash whose check would take half a minute.
 const GREEDY: &str =
     "$argon2id$v=19$m=65536,t=1000,p=1$c29tZXNhbHQ$wWKIMhR9lyDFvRz9YTZweHKfbftvj+qf+YFY4NeBbtA";
