@@ -2,20 +2,33 @@
 
 use super::Complaint;
 use super::words::{NOT_UTF8, Value, Words};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use usher_aaa::store::{ClientRow, Demand};
 
 /// Reads the text of a `clients.conf`: its clients in the order of the file, each address or prefix once.
 ///
-/// A client without a secret or without an address that stands there in figures is left out.
+/// A client without a secret or without an address that stands there in figures is left out, and so is one that FreeRADIUS does not take
+/// from everybody at this address by UDP, or of which a setting cannot be read.
 #[must_use]
 pub fn clients_conf(text: &str) -> (Vec<ClientRow>, Vec<Complaint>) {
     let mut reader = Reader::default();
     let mut last = 1;
+    let mut joined: Option<JoinedLine> = None;
     for (line, number) in text.trim_start_matches('\u{feff}').lines().zip(1..) {
-        reader.line(line, number);
         last = number;
+        let joins = match &mut joined {
+            Some(open) => open.join(line),
+            None if Words::new(line).is_at_end() => continue,
+            None => joined.insert(JoinedLine::new(number)).join(line),
+        };
+        if !joins && let Some(whole) = joined.take() {
+            reader.line(&whole.text, whole.number);
+        }
+    }
+    if let Some(open) = joined {
+        reader.line(&open.text, open.number);
+        reader.complain(last, "a \\ at the end of a line joins the next one, and none follows");
     }
     if let Some(open) = reader.sections.first() {
         let what = format!(
@@ -28,6 +41,30 @@ pub fn clients_conf(text: &str) -> (Vec<ClientRow>, Vec<Complaint>) {
     (reader.clients, reader.complaints)
 }
 
+/// A line, and those that a `\` at its end joins to it.
+#[derive(Debug)]
+struct JoinedLine {
+    number: usize,
+    text: String,
+    /// The first ended in `"\`: spaces at the beginning of the others are no part of them.
+    without_indent: bool,
+}
+
+impl JoinedLine {
+    fn new(number: usize) -> Self {
+        Self { number, text: String::new(), without_indent: false }
+    }
+    /// Adds a line; whether another follows.
+    fn join(&mut self, line: &str) -> bool {
+        let line = line.trim_end_matches('\r');
+        let line = if self.without_indent { line.trim_start() } else { line };
+        let (text, joins) = line.strip_suffix('\\').map_or((line, false), |text| (text, true));
+        self.without_indent |= joins && text.len() > 1 && text.ends_with('"');
+        self.text.push_str(text);
+        joins
+    }
+}
+
 /// An open section.
 #[derive(Debug)]
 struct Section {
@@ -37,8 +74,6 @@ struct Section {
 
 #[derive(Debug)]
 enum Kind {
-    /// `clients NAME {`: holds clients.
-    List,
     Client(Box<Draft>),
     /// Passed over.
     Other,
@@ -53,8 +88,26 @@ struct Draft {
     netmask: Option<u8>,
     /// Comes by RadSec: its secret proves nothing there, so that it must be no client by UDP.
     radsec: bool,
+    /// Why it is no client here, by its line.
+    unfit: Option<(usize, String)>,
+    /// Its settings so far, of which the first counts.
+    names: BTreeSet<String>,
     row: ClientRow,
 }
+
+/// Settings without which a client would be another, or one of everybody's.
+const DECISIVE: [&str; 10] = [
+    "ipaddr",
+    "ipv4addr",
+    "ipv6addr",
+    "netmask",
+    "proto",
+    "virtual_server",
+    "dynamic_clients",
+    "secret",
+    "require_message_authenticator",
+    "limit_proxy_state",
+];
 
 /// The secret that RFC 6614 §2.3 gives to all who speak RadSec, so that everybody knows it.
 const RADSEC: &str = "radsec";
@@ -73,7 +126,7 @@ struct Reader {
 
 impl Reader {
     fn complain(&mut self, line: usize, what: impl Into<String>) {
-        self.complaints.push(Complaint { line, what: what.into(), stops: false });
+        self.complaints.push(Complaint { file: None, line, what: what.into(), stops: false });
     }
 
     fn line(&mut self, line: &str, number: usize) {
@@ -87,24 +140,37 @@ impl Reader {
                 continue;
             }
             let name = words.bare(&ENDS).to_owned();
-            if name == "$INCLUDE" || name == "$-INCLUDE" {
+            if ["$INCLUDE", "$-INCLUDE"].iter().any(|include| name.eq_ignore_ascii_case(include)) {
                 let file = words.rest().trim();
                 self.complain(number, format!("{name} {file}: import that file by itself"));
-                return;
+                return self.make_unfit(number, "it includes a file");
             }
             if words.take('{') {
                 self.open(&name, String::new(), number);
             } else if words.operator().is_some() {
                 match words.setting() {
                     Ok(value) => self.set(&name, &value, number),
-                    Err(why) => return self.complain(number, format!("{name}: {why}: it was left out")),
+                    Err(why) => {
+                        self.complain(number, format!("{name}: {why}: it was left out"));
+                        return self.make_unfit(number, "a line of it cannot be read");
+                    }
                 }
             } else {
                 match words.value(&ENDS) {
                     Ok(second) if words.take('{') => self.open(&name, second.text, number),
-                    _ => return self.complain(number, "this is neither `name = value` nor the beginning or end of a section: the line was left out"),
+                    _ => {
+                        self.complain(number, "this is neither `name = value` nor the beginning or end of a section: the line was left out");
+                        return self.make_unfit(number, "a line of it cannot be read");
+                    }
                 }
             }
+        }
+    }
+
+    /// The client that is open, if one is, is none here.
+    fn make_unfit(&mut self, line: usize, why: &str) {
+        if let Some(Section { kind: Kind::Client(draft), .. }) = self.sections.last_mut() {
+            draft.unfit.get_or_insert_with(|| (line, why.to_owned()));
         }
     }
 
@@ -112,12 +178,10 @@ impl Reader {
         let within = self.sections.last().map(|s| &s.kind);
         let kind = match (name, within) {
             (_, Some(Kind::Other)) => Kind::Other,
-            ("client", None | Some(Kind::List)) => {
-                Kind::Client(Box::new(Draft { name: second, ..Draft::default() }))
-            }
+            ("client", None) => Kind::Client(Box::new(Draft { name: second, ..Draft::default() })),
             ("clients", None) => {
-                self.complain(line, format!("clients {second}: its clients were taken over for all sockets"));
-                Kind::List
+                self.complain(line, format!("clients {second}: a list is of those sockets alone that name it, and none does here: its clients were left out; move those that are everybody's out of it"));
+                Kind::Other
             }
             (_, Some(Kind::Client(_))) => {
                 self.complain(line, format!("section {name} of a client was passed over: connections are bounded in the server's own configuration"));
@@ -144,19 +208,39 @@ impl Reader {
             return self.complain(line, format!("{name} stands in no section: it was left out"));
         };
         let Kind::Client(draft) = &mut section.kind else { return };
-        match draft.set(&name.to_ascii_lowercase(), value) {
+        let name = name.to_ascii_lowercase();
+        if !draft.names.insert(name.clone()) {
+            return self.complain(
+                line,
+                format!("{name} is there twice: the first counts, and this one was left out"),
+            );
+        }
+        match draft.set(&name, value) {
             Ok(None) => {}
             Ok(Some(note)) => self.complain(line, note),
-            Err(why) => self.complain(line, format!("{name}: {why}")),
+            Err(why) => {
+                if DECISIVE.contains(&name.as_str()) {
+                    let unfit = format!("its {name} cannot be taken over");
+                    draft.unfit.get_or_insert((line, unfit));
+                }
+                self.complain(line, format!("{name}: {why}"));
+            }
         }
     }
 
     /// A client's section has ended; `line` is its beginning.
     fn finish(&mut self, draft: Draft, line: usize) {
         let name = if draft.name.is_empty() { "without a name".to_owned() } else { draft.name.clone() };
-        let address = draft.address.as_deref().unwrap_or(&draft.name);
         let left_out = |why: &str| format!("client {name}: {why}: it was left out");
-        let nasname = match network(address, draft.netmask) {
+        if let Some((at, why)) = &draft.unfit {
+            return self.complain(line, left_out(&format!("{why} (line {at})")));
+        }
+        // Of a client whose address is its name FreeRADIUS passes `netmask` over.
+        let nasname = match &draft.address {
+            Some(address) => network(address, draft.netmask),
+            None => network(&draft.name, None),
+        };
+        let nasname = match nasname {
             Ok(nasname) => nasname,
             Err(why) => return self.complain(line, left_out(&why)),
         };
@@ -196,17 +280,20 @@ impl Draft {
         if !value.is_whole() {
             return Err(format!("{NOT_UTF8}: it was left out"));
         }
-        let written_elsewhere =
-            value.is_expanded() || value.quote != Some('\'') && text.contains("${") || text.contains("$ENV{");
-        if written_elsewhere {
-            return Err("its value stands elsewhere (a variable or an expansion): write it out".to_owned());
+        let variable = value.quote != Some('\'') && text.contains("${") || text.contains("$ENV{");
+        if value.quote == Some('`') || variable {
+            return Err("its value stands elsewhere (a variable or a command): write it out".to_owned());
         }
         match name {
             "ipaddr" | "ipv4addr" | "ipv6addr" => {
                 let any = if name == "ipv6addr" { "::/0" } else { "0.0.0.0/0" };
-                let previous = self.address.replace(if text == "*" { any.to_owned() } else { text });
-                return Ok(previous
-                    .map(|p| format!("a client has one address; {p}, which stood before, was left out")));
+                let address = if text == "*" { any.to_owned() } else { text };
+                match &self.address {
+                    None => self.address = Some(address),
+                    Some(first) => {
+                        return Err(format!("a client has one address, and {first} stands before"));
+                    }
+                }
             }
             "netmask" => {
                 self.netmask =
@@ -224,11 +311,19 @@ impl Draft {
             "require_message_authenticator" => self.row.require_message_authenticator = demand(&text)?,
             "limit_proxy_state" => self.row.limit_proxy_state = demand(&text)?,
             "proto" if ["*", "udp"].contains(&text.as_str()) => {}
-            "proto" if text == "tls" => self.radsec = true,
-            "proto" => return Err(format!("{text} is not served: its client was taken over for udp")),
-            "virtual_server" | "coa_server" | "response_window" | "login" | "password"
-            | "dynamic_clients" | "max_connections" | "lifetime" | "idle_timeout" | "add_cui"
-            | "rate_limit" => {
+            "proto" if ["tls", "radsec"].contains(&text.as_str()) => self.radsec = true,
+            "proto" => return Err(format!("{text} is not served")),
+            "virtual_server" if text == "default" => {}
+            "virtual_server" => {
+                return Err(format!(
+                    "its logins are those of the server {text} there, which has rules of its own"
+                ));
+            }
+            "dynamic_clients" => {
+                return Err("its clients and their secrets are found out for each packet".to_owned());
+            }
+            "coa_server" | "response_window" | "login" | "password" | "max_connections" | "lifetime"
+            | "idle_timeout" | "add_cui" | "rate_limit" => {
                 return Err("a client has no such setting here: it was left out".to_owned());
             }
             _ => return Err("this setting is not known: it was left out".to_owned()),
@@ -247,6 +342,9 @@ fn network(text: &str, netmask: Option<u8>) -> Result<String, String> {
         Some((address, bits)) => {
             let bits: u8 =
                 bits.parse().map_err(|_| format!("{text:?}: the part after / is no number of bits"))?;
+            if netmask.is_some_and(|netmask| netmask != bits) {
+                return Err(format!("{text:?} has another netmask beside it"));
+            }
             (address, Some(bits))
         }
         None => (text, netmask),
@@ -258,6 +356,9 @@ fn network(text: &str, netmask: Option<u8>) -> Result<String, String> {
     };
     let longest = if address.is_ipv4() { 32 } else { 128 };
     match bits {
+        // FreeRADIUS takes the address of nobody for that of everybody.
+        None if address.is_unspecified() => Ok(format!("{address}/0")),
+        Some(bits) if bits == longest && address.is_unspecified() => Ok(format!("{address}/0")),
         None => Ok(address.to_string()),
         Some(bits) if bits == longest => Ok(address.to_string()),
         Some(bits) if bits > longest => Err(format!("{text:?}: a prefix has at most {longest} bits")),
@@ -270,6 +371,12 @@ fn network(text: &str, netmask: Option<u8>) -> Result<String, String> {
                     ip.to_bits() & u128::MAX.checked_shl(u32::from(128 - bits)).unwrap_or(0),
                 )),
             };
+            // It clears the bits behind a prefix that is written with the address, and not those behind a netmask.
+            if netmask.is_some() && !text.contains('/') && cleared != address {
+                return Err(format!(
+                    "{text} has bits behind its netmask of {bits}, and is nobody to FreeRADIUS"
+                ));
+            }
             Ok(format!("{cleared}/{bits}"))
         }
     }

@@ -1,20 +1,22 @@
-//! FreeRADIUS's files, read into rows. What cannot be taken over is named with its line and what to do; nothing is left
-//! out in silence.
+//! FreeRADIUS's files, read into rows. What is taken over means the same as there, what cannot be is named with its line and what
+//! to do, and where more would be let in without it, the import stops.
 
 mod clients;
 mod users;
 mod words;
 
 pub use clients::clients_conf;
-pub use users::{UsersFile, users_file};
+pub use users::{OpenInclude, UsersFile, UsersImport, users_file};
 
 use std::fmt;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use usher_radius::dictionary::Dictionary;
 
 /// Something that was not taken over as it stands.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Complaint {
+    /// The file, where the one that is imported includes it.
+    pub file: Option<Arc<str>>,
     /// The line, from 1.
     pub line: usize,
     /// What it is, and what to do.
@@ -25,7 +27,10 @@ pub struct Complaint {
 
 impl fmt::Display for Complaint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}: {}", self.line, self.what)
+        match &self.file {
+            Some(file) => write!(f, "{file}, line {}: {}", self.line, self.what),
+            None => write!(f, "line {}: {}", self.line, self.what),
+        }
     }
 }
 

@@ -7,6 +7,8 @@ use usher_aaa::store::Op;
 pub(super) struct Value {
     /// Without quotation marks, escapes resolved.
     pub(super) text: String,
+    /// Without quotation marks, escapes as they stand.
+    pub(super) raw: String,
     /// The mark around it, if any.
     pub(super) quote: Option<char>,
 }
@@ -16,7 +18,7 @@ pub(super) const NOT_UTF8: &str = "it has octets that are no UTF-8, which no val
 
 /// A text with its escapes resolved, as FreeRADIUS 3 does with the value of an item: `\n`, `\r`, `\t`, a backslash and a quotation mark, and
 /// three digits that are an octet in base 8. Any other backslash stands for itself.
-fn unescaped(text: &str) -> Vec<u8> {
+pub(crate) fn unescaped(text: &str) -> Vec<u8> {
     let mut octets = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, after @ ..] = rest {
@@ -41,6 +43,11 @@ fn unescaped(text: &str) -> Vec<u8> {
 }
 
 impl Value {
+    /// Without escapes.
+    fn verbatim(text: String, quote: Option<char>) -> Self {
+        Self { raw: text.clone(), text, quote }
+    }
+
     /// Whether it is as it stood there: what was no UTF-8 in the file is not.
     pub(super) fn is_whole(&self) -> bool {
         !self.text.contains('\u{fffd}')
@@ -100,12 +107,12 @@ impl<'a> Words<'a> {
     /// # Errors
     /// The closing mark is missing, or it is no text.
     pub(super) fn value(&mut self, end: &[char]) -> Result<Value, &'static str> {
-        let Value { text, quote } = match self.quoted() {
+        let Value { raw, quote, .. } = match self.quoted() {
             Some(quoted) => quoted?,
-            None => Value { text: self.bare_value(end).to_owned(), quote: None },
+            None => Value::verbatim(self.bare_value(end).to_owned(), None),
         };
-        let text = String::from_utf8(unescaped(&text)).map_err(|_| NOT_UTF8)?;
-        let value = Value { text, quote };
+        let text = String::from_utf8(unescaped(&raw)).map_err(|_| NOT_UTF8)?;
+        let value = Value { text, raw, quote };
         match value.text.contains('\0') {
             true => Err("it has an octet 0, which no value has here"),
             false if value.is_whole() => Ok(value),
@@ -120,7 +127,7 @@ impl<'a> Words<'a> {
     pub(super) fn name(&mut self) -> Result<Value, &'static str> {
         let value = match self.quoted() {
             Some(quoted) => quoted?,
-            None => Value { text: self.bare(&[]).to_owned(), quote: None },
+            None => Value::verbatim(self.bare(&[]).to_owned(), None),
         };
         if value.is_whole() { Ok(value) } else { Err(NOT_UTF8) }
     }
@@ -150,7 +157,7 @@ impl<'a> Words<'a> {
     /// # Errors
     /// The closing mark is missing.
     pub(super) fn setting(&mut self) -> Result<Value, &'static str> {
-        let bare = |this: &mut Self| Value { text: this.bare(&[',']).to_owned(), quote: None };
+        let bare = |this: &mut Self| Value::verbatim(this.bare(&[',']).to_owned(), None);
         self.quoted().unwrap_or_else(|| Ok(bare(self)))
     }
 
@@ -164,7 +171,7 @@ impl<'a> Words<'a> {
             match c {
                 _ if c == quote => {
                     self.rest = &self.rest[at + 1..];
-                    return Some(Ok(Value { text, quote: Some(quote) }));
+                    return Some(Ok(Value::verbatim(text, Some(quote))));
                 }
                 '\\' => match chars.next() {
                     Some((_, c)) if c == quote => text.push(c),

@@ -9,6 +9,7 @@ use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use usher_aaa::store::ClientRow;
 use usher_radius::attribute::{Attributes, kind};
 use usher_radius::auth::{Secret, check_response};
 use usher_radius::dictionary::Dictionary;
@@ -18,7 +19,7 @@ use usher_store::import;
 /// How many entries of each kind are made.
 const USERS: usize = 200;
 const CLIENTS: u8 = 60;
-const SECRET: &str = "testing123";
+pub(crate) const SECRET: &str = "testing123";
 
 /// A value as files may have it: bare, or between either kind of quotation marks.
 fn written() -> impl Strategy<Value = String> {
@@ -56,7 +57,7 @@ fn values(n: usize) -> Vec<String> {
 }
 
 /// A FreeRADIUS with these users and clients.
-struct FreeRadius {
+pub(crate) struct FreeRadius {
     child: Child,
     port: u16,
 }
@@ -118,7 +119,7 @@ fn loadable(folder: &Folder, file: &str, entries: &mut Vec<String>, load: impl F
 }
 
 impl FreeRadius {
-    fn start(folder: &Folder, port: u16) -> Self {
+    pub(crate) fn start(folder: &Folder, port: u16) -> Self {
         let log = std::fs::File::create(folder.path().join("log")).unwrap();
         let child = freeradius(folder).args(["-f", "-l", "stdout"]).stdout(log).stderr(Stdio::null()).spawn();
         let this = Self { child: child.unwrap(), port };
@@ -132,15 +133,38 @@ impl FreeRadius {
     }
     /// Whether it lets a user in, and by which message; nothing where no answer by this secret comes.
     fn ask(&self, from: Ipv4Addr, secret: &str, name: &str, password: &str) -> Option<(Code, String)> {
+        let reply = self.ask_with(from, secret, &request(name, password))?;
+        let message = reply.attributes.get(kind::REPLY_MESSAGE).unwrap_or_default();
+        Some((reply.code, String::from_utf8_lossy(message).into_owned()))
+    }
+
+    /// Whether a request from this address is one of a client by this secret.
+    fn is_client(&self, from: Ipv4Addr, secret: &str) -> bool {
+        let socket = UdpSocket::bind((from, 0)).unwrap();
+        // Whom it does not know it does not answer; whom it knows it answers within milliseconds.
+        socket.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+        let authenticator = [7; 16];
+        let mut hidden = Vec::new();
+        request("ann", "right").emit(&mut hidden, secret.as_bytes(), &authenticator, 0);
+        let attributes = Attributes::from_wire(&hidden).unwrap();
+        let request = OwnedPacket { code: Code::ACCESS_REQUEST, identifier: 1, authenticator, attributes };
+        let mut datagram = Vec::new();
+        request.emit(&mut datagram).unwrap();
+        socket.send_to(&datagram, SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))).unwrap();
+        let mut answer = [0; 4096];
+        let Ok(length) = socket.recv(&mut answer) else { return false };
+        let reply = Packet::parse(&answer[..length]).unwrap();
+        check_response(&reply, &authenticator, &Secret::new(secret.as_bytes()))
+    }
+
+    /// What it answers to these attributes; nothing where no answer by this secret comes.
+    pub(crate) fn ask_with(&self, from: Ipv4Addr, secret: &str, written: &Attributes) -> Option<OwnedPacket> {
         let socket = UdpSocket::bind((from, 0)).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         // A system gives a port again, and FreeRADIUS would take a like request for one that it has answered.
         static ASKED: AtomicU64 = AtomicU64::new(0);
         let mut authenticator = *b"sixteen octets!!";
         authenticator[..8].copy_from_slice(&ASKED.fetch_add(1, Ordering::Relaxed).to_be_bytes());
-        let mut written = Attributes::new();
-        written.push_text(kind::USER_NAME, name).unwrap();
-        written.push_user_password(password.as_bytes()).unwrap();
         let mut hidden = Vec::new();
         written.emit(&mut hidden, secret.as_bytes(), &authenticator, 0);
         let attributes = Attributes::from_wire(&hidden).unwrap();
@@ -155,14 +179,21 @@ impl FreeRadius {
             if !check_response(&reply, &authenticator, &Secret::new(secret.as_bytes())) {
                 return None;
             }
-            let message = reply.get(kind::REPLY_MESSAGE).unwrap_or_default();
-            return Some((reply.code(), String::from_utf8_lossy(message).into_owned()));
+            return Some(reply.to_owned());
         }
-        panic!("it does not answer {name:?} from {from}");
+        panic!("it does not answer from {from}");
     }
 }
 
-fn free_port() -> u16 {
+/// A request by a password.
+pub(crate) fn request(name: &str, password: &str) -> Attributes {
+    let mut written = Attributes::new();
+    written.push_text(kind::USER_NAME, name).unwrap();
+    written.push_user_password(password.as_bytes()).unwrap();
+    written
+}
+
+pub(crate) fn free_port() -> u16 {
     UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
 }
 
@@ -236,4 +267,68 @@ fn clients_have_the_secrets_that_they_have_there() {
     }
     assert!(wrong.is_empty(), "{} of {taken}:\n{}", wrong.len(), wrong.join("\n"));
     assert!(taken > usize::from(CLIENTS) / 2, "{taken} are taken over");
+}
+
+/// Whether one of these clients is at an address.
+fn is_client(clients: &[ClientRow], from: Ipv4Addr, secret: &str) -> bool {
+    let holds = |client: &ClientRow| {
+        let (address, bits) = client.nasname.split_once('/').unwrap_or((&client.nasname, "32"));
+        let Ok(address) = address.parse::<Ipv4Addr>() else { return false };
+        let mask = u32::MAX.checked_shl(32 - bits.parse::<u32>().unwrap()).unwrap_or(0);
+        address.to_bits() & mask == from.to_bits() & mask
+    };
+    clients.iter().any(|client| holds(client) && client.secret == secret)
+}
+
+#[test]
+fn clients_are_where_they_are_there() {
+    let folder = Folder::new();
+    let port = free_port();
+    let clients = "\
+client 127.0.8.1 {\n netmask = 24\n secret = one\n}
+client two {\n ipaddr = 127.0.8.33\n netmask = 28\n secret = two\n}
+client three {\n ipaddr = 127.0.8.64\n netmask = 28\n secret = three\n}
+client four {\n ipaddr = 127.0.8.100\n ipaddr = 127.0.8.101\n secret = four\n}
+client five {\n ipaddr = 127.0.8.102\n secret = five\n secret = later\n}
+client six {\n ipaddr = 127.0.8.103\n secret = si\\\nx\n}
+client seven {\n ipaddr = 127.0.8.104\n secret = \"a%{b}c\"\n}
+client eight {\n ipaddr = 127.0.8.105 # a note \\\n secret = no\n secret = eight\n}
+client nine {\n ipaddr = 127.0.7.0/24\n netmask = 24\n secret = nine\n}
+client tcp {\n ipaddr = 127.0.8.106\n proto = tcp\n secret = tcp\n}
+clients unused {\n client list {\n  ipaddr = 127.0.8.107\n  secret = list\n }\n}
+client ten {\n ipaddr = 127.0.6.9/24\n secret = \"t\"\\\n   # en\n}
+";
+    configure(&folder, "ann\tCleartext-Password := \"right\"\n", clients, port);
+    let server = FreeRadius::start(&folder, port);
+    let (ours, complaints) = import::clients_conf(clients);
+    for (host, secret) in [
+        ([8, 1], "one"),
+        ([8, 2], "one"),
+        ([8, 33], "two"),
+        ([8, 34], "two"),
+        ([8, 70], "three"),
+        ([8, 100], "four"),
+        ([8, 101], "four"),
+        ([8, 102], "five"),
+        ([8, 102], "later"),
+        ([8, 103], "six"),
+        ([8, 104], "a%{b}c"),
+        ([8, 105], "eight"),
+        ([8, 105], "no"),
+        ([7, 9], "nine"),
+        ([8, 106], "tcp"),
+        ([8, 107], "list"),
+        ([6, 9], "t"),
+    ] {
+        let from = Ipv4Addr::new(127, 0, host[0], host[1]);
+        let here = is_client(&ours, from, secret);
+        assert_eq!(here, server.is_client(from, secret), "{from} by {secret}: {here} here: {complaints:#?}");
+    }
+    // The address of nobody is everybody's.
+    let everybody = "client all {\n ipaddr = 0.0.0.0\n secret = all\n}\n";
+    drop(server);
+    configure(&folder, "ann\tCleartext-Password := \"right\"\n", everybody, port);
+    let server = FreeRadius::start(&folder, port);
+    let (ours, from) = (import::clients_conf(everybody).0, Ipv4Addr::new(127, 0, 5, 5));
+    assert!(server.is_client(from, "all") && is_client(&ours, from, "all"));
 }

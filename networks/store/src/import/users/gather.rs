@@ -1,0 +1,408 @@
+//! Entries become users and groups, as long as each user gets the same by them as there.
+//!
+//! FreeRADIUS takes a user through the entries of his name and through all of DEFAULT, in the order of the file. Here a user has the rows
+//! of one entry, and then groups. So the rows of a DEFAULT above it come later than there, an entry that is missing is not come to, and
+//! none ends the search before the user's own. Where one of these would make a difference, the import stops.
+
+use super::super::Complaint;
+use super::items::{control_part, reply_key};
+use super::{Entry, EntryState, Position, TURNS_AWAY, UsersFile, UsersImport, is};
+use std::collections::{BTreeMap, BTreeSet};
+use usher_aaa::store::{GroupRows, Op, Row, UserRows};
+use usher_radius::dictionary::Dictionary;
+
+/// An entry that becomes a user.
+#[derive(Clone, Copy, Debug)]
+struct TakenUser {
+    /// Its place among the entries.
+    entry: usize,
+    /// The user comes to the entries before this one, those after his own included.
+    end: usize,
+}
+
+/// What entries say, by what it is about: for the settings of the server the attributes that say it.
+#[derive(Clone, Default, Debug)]
+struct EntryContent {
+    settings: BTreeMap<&'static str, BTreeSet<String>>,
+    replies: BTreeSet<String>,
+    doubled: BTreeSet<String>,
+    accepts: bool,
+    user_password: bool,
+}
+
+impl EntryContent {
+    fn of(entry: &Entry, dictionary: &Dictionary) -> Self {
+        let mut content =
+            Self { accepts: entry.accepts, user_password: entry.user_password, ..Self::default() };
+        for row in &entry.check {
+            if let Some(part) = control_part(&row.attribute) {
+                content.settings.entry(part).or_default().insert(row.attribute.to_ascii_lowercase());
+            }
+        }
+        content.replies.extend(entry.reply.iter().map(|row| reply_key(&row.attribute, dictionary)));
+        content.doubled.extend(entry.doubled.iter().cloned());
+        content
+    }
+
+    /// What two entries both say, whatever it is.
+    fn find_shared(&self, other: &Self) -> Option<String> {
+        let setting = self.settings.keys().find(|part| other.settings.contains_key(*part));
+        let reply = || self.replies.intersection(&other.replies).next();
+        setting.map(|part| (*part).to_owned()).or_else(|| reply().cloned())
+    }
+
+    /// What two entries say that FreeRADIUS puts together otherwise than a user's rows and groups are put together here.
+    fn find_conflict(&self, other: &Self) -> Option<String> {
+        let differs = |(part, by): (&&'static str, &BTreeSet<String>)| {
+            other.settings.get(*part).is_some_and(|their| their != by).then(|| (*part).to_owned())
+        };
+        // Which of several counts depends on what came before.
+        let doubled = || {
+            let both = |key: &&String| match control_part(key) {
+                Some(part) => self.settings.contains_key(part) && other.settings.contains_key(part),
+                None => self.replies.contains(*key) && other.replies.contains(*key),
+            };
+            self.doubled.union(&other.doubled).find(both).cloned()
+        };
+        let unproven = (self.user_password && other.accepts) || (self.accepts && other.user_password);
+        self.settings
+            .iter()
+            .find_map(differs)
+            .or_else(doubled)
+            .or_else(|| unproven.then(|| "User-Password beside Auth-Type := Accept".to_owned()))
+    }
+
+    fn merge(&mut self, other: &Self) {
+        for (part, by) in &other.settings {
+            self.settings.entry(part).or_default().extend(by.iter().cloned());
+        }
+        self.replies.extend(other.replies.iter().cloned());
+        self.doubled.extend(other.doubled.iter().cloned());
+        self.accepts |= other.accepts;
+        self.user_password |= other.user_password;
+    }
+}
+
+/// A name as users are told apart by: of a MAC address one of its spellings.
+fn canonical_name(name: &str) -> String {
+    String::from_utf8_lossy(&usher_aaa::canonical_name(name.as_bytes())).into_owned()
+}
+
+fn is_mac_address(name: &str) -> bool {
+    usher_aaa::spellings(name).len() > 1
+}
+
+struct Gatherer<'a> {
+    import: UsersImport<'a>,
+    entries: Vec<Entry>,
+    complaints: Vec<Complaint>,
+    /// Users in the order of their entries.
+    users: Vec<TakenUser>,
+    /// By canonical name, their place among [`Self::users`].
+    by_name: BTreeMap<String, usize>,
+}
+
+/// Entries become users and groups.
+pub(super) fn gather(
+    import: UsersImport<'_>,
+    entries: Vec<Entry>,
+    complaints: Vec<Complaint>,
+) -> (UsersFile, Vec<Complaint>) {
+    let mut this = Gatherer { import, entries, complaints, users: Vec::new(), by_name: BTreeMap::new() };
+    this.find_users();
+    for n in 0..this.entries.len() {
+        this.judge_entry(n);
+    }
+    this.judge_paths();
+    let file = this.build_file();
+    // Included files after the file itself, each by its lines.
+    this.complaints.sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
+    (file, this.complaints)
+}
+
+impl Gatherer<'_> {
+    fn complain(&mut self, at: &Position, stops: bool, what: impl Into<String>) {
+        self.complaints.push(Complaint { file: at.file.clone(), line: at.line, what: what.into(), stops });
+    }
+
+    fn find_users(&mut self) {
+        for (n, entry) in self.entries.iter().enumerate() {
+            if entry.is_default() || entry.state != EntryState::Usable {
+                continue;
+            }
+            let place = self.users.len();
+            if let std::collections::btree_map::Entry::Vacant(vacant) =
+                self.by_name.entry(canonical_name(&entry.name))
+            {
+                vacant.insert(place);
+                self.users.push(TakenUser { entry: n, end: n + 1 });
+            }
+        }
+        // The search ends for everybody at a DEFAULT that fits every request and does not fall through.
+        let ends = |entry: &Entry| {
+            entry.is_default()
+                && entry.state == EntryState::Usable
+                && !entry.is_conditional()
+                && !entry.falls_through()
+        };
+        let mut end = self.entries.len();
+        let mut below = vec![end; self.entries.len()];
+        for n in (0..self.entries.len()).rev() {
+            below[n] = end;
+            if ends(&self.entries[n]) {
+                end = n + 1;
+            }
+        }
+        for user in &mut self.users {
+            if self.entries[user.entry].falls_through() {
+                user.end = below[user.entry];
+            }
+        }
+    }
+
+    /// Whether users who are taken over come to a DEFAULT there: from above their own entries, or from them.
+    fn is_reached(&self, n: usize) -> bool {
+        self.is_above_users(n) || self.users.iter().any(|user| user.entry < n && n < user.end)
+    }
+
+    fn is_above_users(&self, n: usize) -> bool {
+        self.users.last().is_some_and(|last| last.entry > n)
+    }
+
+    fn judge_entry(&mut self, n: usize) {
+        let is_taken = self.users.binary_search_by_key(&n, |user| user.entry).is_ok();
+        let reached = self.entries[n].is_default() && self.is_reached(n);
+        let lost = std::mem::take(&mut self.entries[n].lost_replies);
+        for lost in lost {
+            let usable = self.entries[n].state == EntryState::Usable;
+            let stops = usable && (is_taken || reached) && !lost.is_message && !self.import.leave_out;
+            let why = match stops {
+                true => {
+                    "; what it limits would be missing, so that the file was not taken over: write it as it can be read, take it \
+                         away, or say --leave-out"
+                }
+                false => "",
+            };
+            self.complain(&lost.at, stops, format!("{}{why}", lost.what));
+        }
+        if is_taken || self.entries[n].state == EntryState::Never {
+            return;
+        }
+        match self.entries[n].is_default() {
+            true => self.judge_default(n, reached),
+            false => self.judge_named(n),
+        }
+    }
+
+    fn judge_default(&mut self, n: usize, reached: bool) {
+        let entry = &self.entries[n];
+        let at = entry.at.clone();
+        if entry.rejects && !reached {
+            return self.complain(&at, false, "this DEFAULT turns away those alone who have no entry, and nobody lets them in here: it was left out");
+        }
+        if entry.rejects {
+            // A group holds for those who are in it.
+            return self.complain(&at, true, "this DEFAULT turns away whoever it fits, whoever that is, which no row here says: the file was not taken over, since \
+                           without it more would be let in; give each user the check that keeps it out, as Calling-Station-Id != \
+                           02-00-5E-10-00-01, and take this entry away");
+        }
+        if entry.state == EntryState::Lost {
+            if reached && !is_hint_entry(entry) {
+                self.complain(&at, true, "this DEFAULT was left out, and users come to it there: the file was not taken over, since without its end of the search, \
+                           its settings and its reply more would be let in; write it as it can be read, or take it away");
+            }
+            return;
+        }
+        if !entry.falls_through() && self.is_above_users(n) {
+            return self.complain(&at, true, "this DEFAULT stands above entries of users, who would not come to their own where it matches; \
+                           here their own entry comes first: the file was not taken over, since they would be let in; move it below them, \
+                           or give it Fall-Through = Yes");
+        }
+        let sets_password = |row: &Row| control_part(&row.attribute) == Some("password");
+        if reached && (entry.accepts || entry.check.iter().any(sets_password)) {
+            let what = "this DEFAULT lets in whoever has no entry, too; here it holds for those who have one";
+            return self.complain(&at, false, what);
+        }
+        if !reached {
+            self.complain(
+                &at,
+                false,
+                "no entry of this file comes to this DEFAULT, and names that are in no file are not let in \
+                           here: it was left out; make a group of it and put users into it",
+            );
+        }
+    }
+
+    /// An entry of a name that did not become the user.
+    fn judge_named(&mut self, n: usize) {
+        let entry = &self.entries[n];
+        let (at, name) = (entry.at.clone(), entry.name.clone());
+        let lost = entry.state == EntryState::Lost;
+        let user = self.by_name.get(&canonical_name(&name)).map(|place| self.users[*place]);
+        let Some(user) = user else {
+            // Somebody of this name may be there by another file.
+            if entry.rejects {
+                self.complain(&at, true, format!("the entry of {name:?} was left out{TURNS_AWAY}"));
+            }
+            return;
+        };
+        let first = &self.entries[user.entry];
+        let (first_at, first_name) = (first.at.clone(), first.name.clone());
+        if first_name != name {
+            let what = format!(
+                "{name:?} is the MAC address of {first_name:?} at {first_at}, which is one user here, and two there with rows of their own: \
+                 the file was not taken over; leave one of them"
+            );
+            return self.complain(&at, true, what);
+        }
+        if n < user.entry {
+            let what = format!(
+                "this entry of {name:?} was left out, and FreeRADIUS comes to it before that at {first_at}: the file was not taken over, \
+                 since without it more would be let in"
+            );
+            return self.complain(&at, true, what);
+        }
+        let comes = n < user.end;
+        let what = format!(
+            "{name:?} has an entry at {first_at} already: only that one was taken over; put the rows of this one into a group with its conditions"
+        );
+        match (comes, lost) {
+            (true, _) => {
+                let why = "; FreeRADIUS comes to it, so that the file was not taken over: without it more would be let in";
+                self.complain(&at, true, format!("{what}{why}"));
+            }
+            (false, false) => self.complain(&at, false, what),
+            (false, true) => {}
+        }
+    }
+
+    /// The DEFAULT entries that a user comes to, in their order, those before his own entry first.
+    fn path(&self, user: TakenUser, defaults: &[usize]) -> Vec<usize> {
+        let on_path = |n: &usize| *n < user.end && (*n > user.entry || self.entries[*n].falls_through());
+        defaults.iter().copied().filter(on_path).collect()
+    }
+
+    /// DEFAULT entries that become groups, where somebody comes to them.
+    fn defaults(&self) -> Vec<usize> {
+        let usable =
+            |entry: &Entry| entry.is_default() && entry.state == EntryState::Usable && !entry.rejects;
+        (0..self.entries.len()).filter(|n| usable(&self.entries[*n])).collect()
+    }
+
+    /// Whether each user's rows and groups say together what the entries say there.
+    fn judge_paths(&mut self) {
+        let dictionary = self.import.dictionary;
+        let defaults = self.defaults();
+        let contents: BTreeMap<usize, EntryContent> =
+            defaults.iter().map(|n| (*n, EntryContent::of(&self.entries[*n], dictionary))).collect();
+        let mut reported = BTreeSet::new();
+        for user in self.users.clone() {
+            let path = self.path(user, &defaults);
+            let own = EntryContent::of(&self.entries[user.entry], dictionary);
+            let name = self.entries[user.entry].name.clone();
+            let mut so_far = own.clone();
+            for n in &path {
+                let content = &contents[n];
+                let earlier = (*n < user.entry).then(|| own.find_shared(content)).flatten();
+                let conflict = earlier.or_else(|| so_far.find_conflict(content));
+                so_far.merge(content);
+                let Some(what) = conflict.filter(|_| reported.insert(*n)) else { continue };
+                let what = self.attribute_name(&what);
+                let at = self.entries[*n].at.clone();
+                let text = format!(
+                    "this DEFAULT and the entry of {name:?} both say {what}, which here is put together otherwise than there: the file was not taken over; \
+                     leave one of them"
+                );
+                self.complain(&at, true, text);
+            }
+            self.judge_device(user, &path, &contents);
+        }
+    }
+
+    fn attribute_name(&self, key: &str) -> String {
+        let parts: Option<Vec<u32>> = key.split('.').map(|part| part.parse().ok()).collect();
+        let oid = parts.and_then(|parts| usher_radius::dictionary::Oid::new(&parts));
+        let definition = oid.and_then(|oid| self.import.dictionary.by_oid(oid));
+        definition.map_or_else(|| key.to_owned(), |definition| definition.name.to_string())
+    }
+
+    /// A device without a password: its address alone lets it in here, and there nothing but a certificate does.
+    fn judge_device(&mut self, user: TakenUser, path: &[usize], contents: &BTreeMap<usize, EntryContent>) {
+        let entry = &self.entries[user.entry];
+        let sets = |part: &str| entry.check.iter().any(|row| control_part(&row.attribute) == Some(part));
+        if !is_mac_address(&entry.name) || entry.rejects || sets("password") || sets("method") {
+            return;
+        }
+        let (at, name) = (entry.at.clone(), entry.name.clone());
+        if path.iter().any(|n| contents[n].settings.contains_key("password")) {
+            let what = format!(
+                "{name:?} has its password by a DEFAULT, and would be let in by its address alone where that does not match: the file was not \
+                 taken over; give it the password"
+            );
+            return self.complain(&at, true, what);
+        }
+        let row = Row { attribute: "Auth-Type".to_owned(), op: Op::Replace, value: "EAP".to_owned() };
+        self.entries[user.entry].check.push(row);
+        self.complain(&at, false, format!("{name:?} has neither a password nor an Auth-Type, and gets in there by a certificate at most: so that its address alone does not let it in \
+                                           here, it has Auth-Type := EAP; write Auth-Type := Accept where the address is enough"));
+    }
+
+    fn build_file(&mut self) -> UsersFile {
+        let defaults = self.defaults();
+        let names: BTreeMap<usize, String> =
+            defaults.iter().map(|n| (*n, group_name(&self.import, &self.entries[*n]))).collect();
+        let paths: Vec<Vec<usize>> = self.users.iter().map(|user| self.path(*user, &defaults)).collect();
+        let used: BTreeSet<usize> = paths.iter().flatten().copied().collect();
+        let mut file = UsersFile::default();
+        for (user, path) in self.users.iter().zip(paths) {
+            let entry = &mut self.entries[user.entry];
+            let member = |n: &usize| GroupRows { name: names[n].clone(), ..GroupRows::default() };
+            let rows = UserRows {
+                check: std::mem::take(&mut entry.check),
+                reply: std::mem::take(&mut entry.reply),
+                groups: path.iter().map(member).collect(),
+            };
+            file.users.push((std::mem::take(&mut entry.name), rows));
+        }
+        for n in used {
+            let entry = &mut self.entries[n];
+            let mut reply = std::mem::take(&mut entry.reply);
+            if entry.falls_through() {
+                // A group says by this row that those after it are looked at too.
+                let yes = "Yes".to_owned();
+                reply.push(Row { attribute: "Fall-Through".to_owned(), op: Op::Set, value: yes });
+            }
+            let check = std::mem::take(&mut entry.check);
+            file.groups.push(GroupRows { name: names[&n].clone(), check, reply });
+        }
+        file
+    }
+}
+
+/// FreeRADIUS's own entries by a hint, which a request has whose user's name ends in `.slip` or the like. Nobody has such a name here, and
+/// what they say is how SLIP is framed.
+fn is_hint_entry(entry: &Entry) -> bool {
+    let harmless = ["Framed-Protocol", "Framed-Compression"];
+    entry.by_hint
+        && entry.lost_replies.is_empty()
+        && entry.reply.iter().all(|row| is(&row.attribute, &harmless))
+}
+
+/// A name that no other entry has, of this file or of another: without the values of passwords, which nobody is to guess by it.
+fn group_name(import: &UsersImport<'_>, entry: &Entry) -> String {
+    // FNV-1a.
+    let mut digest = 0xcbf2_9ce4_8422_2325_u64;
+    let mut add = |text: &str| {
+        for octet in text.bytes().chain([0]) {
+            digest = (digest ^ u64::from(octet)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    };
+    add(&import.file.to_string_lossy());
+    add(entry.at.file.as_deref().unwrap_or_default());
+    for row in entry.check.iter().chain(&entry.reply) {
+        let secret = row.attribute.to_ascii_lowercase().contains("password");
+        let value = if secret { "" } else { row.value.as_str() };
+        [row.attribute.as_str(), row.op.as_str(), value].into_iter().for_each(&mut add);
+    }
+    format!("default-line-{}-{digest:016x}", entry.at.line)
+}

@@ -1,0 +1,221 @@
+//! One `Attribute operator value` of a users file: what it means to FreeRADIUS, and what it becomes here.
+
+use super::super::words::Value;
+use super::is;
+use usher_aaa::User;
+use usher_aaa::store::{Op, Row, UserRows};
+use usher_radius::attribute::DataType;
+use usher_radius::dictionary::{Definition, Dictionary};
+
+/// What becomes of a condition, or of a setting beside it.
+#[derive(Debug)]
+pub(super) enum CheckItem {
+    /// Taken; the note is what is to be said of it, and of whose entry.
+    Take { row: Row, note: Option<&'static str> },
+    /// It does nothing there, and is left out.
+    Pass(String),
+    /// No request fits it there.
+    Never(String),
+    /// It cannot be taken over.
+    Lose(String),
+}
+
+/// What becomes of a row of the reply.
+#[derive(Debug)]
+pub(super) enum ReplyItem {
+    Take(Row),
+    FallThrough(bool),
+    /// It cannot be taken over.
+    Leave(String),
+}
+
+/// Settings for the server itself that no request has: FreeRADIUS finds none to compare.
+const NEVER_IN_A_REQUEST: [&str; 5] =
+    ["Cleartext-Password", "NT-Password", "Password-With-Header", "Simultaneous-Use", "Pool-Name"];
+
+const PASSWORDS: [&str; 4] = ["Cleartext-Password", "NT-Password", "Crypt-Password", "Password-With-Header"];
+
+/// What a setting is a part of: rows of one part say the same thing in several ways. `None`: it is a condition.
+pub(super) fn control_part(attribute: &str) -> Option<&'static str> {
+    match () {
+        () if is(attribute, &PASSWORDS) => Some("password"),
+        () if is(attribute, &["Auth-Type", "EAP-Type"]) => Some("method"),
+        () if is(attribute, &["Simultaneous-Use"]) => Some("Simultaneous-Use"),
+        () if is(attribute, &["Expiration"]) => Some("Expiration"),
+        () if is(attribute, &["Pool-Name"]) => Some("Pool-Name"),
+        () => None,
+    }
+}
+
+pub(super) fn is_control(attribute: &str) -> bool {
+    control_part(attribute).is_some()
+}
+
+/// Whether two settings of one entry are about the same.
+pub(super) fn sets_the_same(a: &str, b: &str) -> bool {
+    let both_passwords = is(a, &PASSWORDS) && is(b, &PASSWORDS);
+    both_passwords || is_control(a) && is(a, &[b])
+}
+
+pub(super) fn is_user_password(attribute: &str) -> bool {
+    is(attribute, &["User-Password", "Password"])
+}
+
+/// `Hint == ...`: what FreeRADIUS's own hints put into requests whose user's name has a suffix, which no user has here.
+pub(super) fn is_hint(attribute: &str, op: Op, value: &Value) -> bool {
+    is(attribute, &["Hint"]) && op == Op::Equal && is(&value.text, &["PPP", "SLIP", "CSLIP"])
+}
+
+/// A reply's attribute, whatever the tag and the spelling.
+pub(super) fn reply_key(attribute: &str, dictionary: &Dictionary) -> String {
+    match definition(attribute, dictionary) {
+        Some(definition) => definition.oid.to_string(),
+        None => attribute.split(':').next().unwrap_or(attribute).to_ascii_lowercase(),
+    }
+}
+
+fn definition<'d>(attribute: &str, dictionary: &'d Dictionary) -> Option<&'d Definition> {
+    let bare = attribute.split(':').next().unwrap_or(attribute);
+    dictionary
+        .by_name(bare)
+        .or_else(|| Dictionary::number_in_name(bare).and_then(|oid| dictionary.by_oid(oid)))
+}
+
+/// A row as the server will read it from the store.
+///
+/// # Errors
+/// Why it will not.
+fn readable(row: &Row, of: fn(Row) -> UserRows, dictionary: &Dictionary) -> Result<(), String> {
+    User::compile(&of(row.clone()), dictionary).map(drop).map_err(|c| {
+        let instead = instead(&c.attribute).map(|instead| format!("; {instead}")).unwrap_or_default();
+        format!("{} {} {}: {}{instead}", c.attribute, c.op.as_str(), c.value, c.what)
+    })
+}
+
+/// What says here what a check of FreeRADIUS's says there.
+fn instead(attribute: &str) -> Option<&'static str> {
+    match () {
+        () if is(attribute, &["Huntgroup-Name"]) => {
+            Some("a huntgroup of one access server is said by NAS-IP-Address == ITS-ADDRESS")
+        }
+        () if is(attribute, &["Group", "Ldap-Group", "SQL-Group"]) => {
+            Some("a group's members are named here: usher aaa user set NAME --group GROUP")
+        }
+        () => None,
+    }
+}
+
+fn expanded(attribute: &str) -> String {
+    format!(
+        "{attribute}: its value is worked out anew for each request, which is not done here: write it out"
+    )
+}
+
+/// A row with the value as FreeRADIUS has it: of octets no escape is resolved, and `:1:20` of a tunnel's attribute is a tag and a value.
+fn row(attribute: &str, op: Op, value: &Value, dictionary: &Dictionary) -> Row {
+    let definition = definition(attribute, dictionary);
+    let octets = definition.is_some_and(|d| d.data_type == DataType::String);
+    let text = if octets { &value.raw } else { &value.text };
+    if definition.is_some_and(|d| d.tagged)
+        && !attribute.contains(':')
+        && let Some((tag, rest)) = text.strip_prefix(':').and_then(|text| text.split_once(':'))
+        && tag.parse().is_ok_and(|tag: u8| tag <= 0x1f)
+    {
+        return Row { attribute: format!("{attribute}:{tag}"), op, value: rest.to_owned() };
+    }
+    Row { attribute: attribute.to_owned(), op, value: text.clone() }
+}
+
+/// What becomes of a condition or of a setting beside it.
+pub(super) fn check(attribute: &str, op: Op, value: &Value, dictionary: &Dictionary) -> CheckItem {
+    let sets = matches!(op, Op::Replace | Op::Add);
+    let written = || format!("{attribute} {}", op.as_str());
+    if is(attribute, &["Fall-Through"]) {
+        return match sets {
+            true => CheckItem::Pass(
+                "Fall-Through does nothing on this line: it belongs on an indented one".to_owned(),
+            ),
+            false => CheckItem::Never(format!(
+                "{} on this line is compared with the request, which has none: it belongs on an indented line",
+                written()
+            )),
+        };
+    }
+    if is(attribute, &NEVER_IN_A_REQUEST) && !sets && op != Op::Absent {
+        return CheckItem::Never(format!(
+            "{} is compared with the request, which has none: write := to set it",
+            written()
+        ));
+    }
+    if is(attribute, &["Auth-Type", "Crypt-Password"]) && !sets && op != Op::Set {
+        return match op {
+            Op::Matches | Op::MatchesNot => CheckItem::Lose(format!("{}: it is no text", written())),
+            _ => CheckItem::Pass(format!("{} compares nothing, and sets nothing: write :=", written())),
+        };
+    }
+    if value.is_expanded() {
+        return CheckItem::Lose(expanded(attribute));
+    }
+    if is_user_password(attribute) {
+        return user_password(op, value, dictionary);
+    }
+    let mut row = row(attribute, op, value, dictionary);
+    let mut note = None;
+    if is(attribute, &["Auth-Type"]) {
+        // The last one counts there, and `:=` says so.
+        row.op = if op == Op::Add { Op::Replace } else { op };
+        if is(&row.value, &["Accept", "254"]) {
+            note = Some(
+                "Auth-Type Accept lets in whoever says this name there; here it lets in a device by its address alone (MAC authentication bypass)",
+            );
+        }
+    }
+    if is(attribute, &["Expiration"]) && row.value.parse::<u64>().is_err() {
+        note = Some(
+            "Expiration is a time of the machine's own zone there and UTC here: look whether the hours between matter",
+        );
+    }
+    match readable(&row, |row| UserRows { check: vec![row], ..UserRows::default() }, dictionary) {
+        Ok(()) => CheckItem::Take { row, note },
+        Err(why) => CheckItem::Lose(why),
+    }
+}
+
+/// As a password was written before FreeRADIUS 2: version 3 compares it, or sets it, and lets nobody in by it.
+fn user_password(op: Op, value: &Value, dictionary: &Dictionary) -> CheckItem {
+    if !matches!(op, Op::Replace | Op::Equal) {
+        return CheckItem::Lose(format!(
+            "User-Password {}: write Cleartext-Password := instead",
+            op.as_str()
+        ));
+    }
+    let row = Row { attribute: "Cleartext-Password".to_owned(), op: Op::Replace, value: value.text.clone() };
+    match readable(&row, |row| UserRows { check: vec![row], ..UserRows::default() }, dictionary) {
+        Ok(()) => CheckItem::Take {
+            row,
+            note: Some(
+                "User-Password is what FreeRADIUS 1 had for Cleartext-Password :=, as which it was taken over; FreeRADIUS 3 lets nobody in by it",
+            ),
+        },
+        Err(why) => CheckItem::Lose(why),
+    }
+}
+
+/// What becomes of a row of the reply.
+pub(super) fn reply(attribute: &str, op: Op, value: &Value, dictionary: &Dictionary) -> ReplyItem {
+    if is(attribute, &["Fall-Through"]) {
+        return match () {
+            () if is(&value.text, &["Yes", "1"]) => ReplyItem::FallThrough(true),
+            () if is(&value.text, &["No", "0"]) => ReplyItem::FallThrough(false),
+            () => ReplyItem::Leave("Fall-Through: it is neither Yes nor No".to_owned()),
+        };
+    }
+    if value.is_expanded() {
+        return ReplyItem::Leave(expanded(attribute));
+    }
+    let row = row(attribute, op, value, dictionary);
+    match readable(&row, |row| UserRows { reply: vec![row], ..UserRows::default() }, dictionary) {
+        Ok(()) => ReplyItem::Take(row),
+        Err(why) => ReplyItem::Leave(why),
+    }
+}

@@ -1,0 +1,514 @@
+//! The file `users`, also known as `mods-config/files/authorize`.
+//!
+//! FreeRADIUS goes through the file from top to bottom and takes the first entry that matches, and those after it while
+//! `Fall-Through = Yes` says so. Here a user has rows of his own and groups that add theirs where their checks hold. So
+//! a named entry becomes a user, and a `DEFAULT` entry becomes a group of those users who would come to it.
+//!
+//! [`items`] judges one `Attribute operator value`, [`gather`] puts entries together, and stops the import where users
+//! would come to an entry there that is missing here.
+
+mod gather;
+mod items;
+
+use super::Complaint;
+use super::words::{Value, Words};
+use items::{CheckItem, ReplyItem};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use usher_aaa::store::{GroupRows, Op, Row, UserRows};
+use usher_radius::dictionary::Dictionary;
+
+/// What a users file says.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct UsersFile {
+    /// Users by name, in the order of the file; each name once. Their groups have names only.
+    pub users: Vec<(String, UserRows)>,
+    /// The groups that they are in, made of DEFAULT entries: `default-line-N-DIGEST`.
+    pub groups: Vec<GroupRows>,
+}
+
+/// Reads an included file; the text says why it cannot be read.
+pub type OpenInclude<'a> = dyn FnMut(&Path) -> Result<String, String> + 'a;
+
+/// How a users file is taken over.
+pub struct UsersImport<'a> {
+    /// It knows the attributes.
+    pub dictionary: &'a Dictionary,
+    /// The file: its folder is where relative includes are, and its path tells groups of different files apart.
+    pub file: PathBuf,
+    /// A reply row that cannot be taken over is left out, and does not stop the import.
+    pub leave_out: bool,
+    /// Opens what `$INCLUDE` names; `None`: an include stops the import.
+    pub open: Option<&'a mut OpenInclude<'a>>,
+}
+
+impl fmt::Debug for UsersImport<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UsersImport")
+            .field("file", &self.file)
+            .field("leave_out", &self.leave_out)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a> UsersImport<'a> {
+    /// By these attributes, without includes.
+    #[must_use]
+    pub fn new(dictionary: &'a Dictionary) -> Self {
+        Self { dictionary, file: PathBuf::new(), leave_out: false, open: None }
+    }
+
+    /// Reads the text of the file.
+    ///
+    /// What is taken over means the same as there, and what is not is named. Where users who are taken over would come there to
+    /// what is not, a complaint stops the import.
+    #[must_use]
+    pub fn read(self, text: &str) -> (UsersFile, Vec<Complaint>) {
+        let mut reader = Reader {
+            path: vec![self.file.clone()],
+            import: self,
+            file: None,
+            files: 1,
+            entries: Vec::new(),
+            open: None,
+            promised: None,
+            complaints: Vec::new(),
+        };
+        reader.read(text);
+        gather::gather(reader.import, reader.entries, reader.complaints)
+    }
+}
+
+/// Reads the text of a users file by itself; see [`UsersImport`].
+#[must_use]
+pub fn users_file(text: &str, dictionary: &Dictionary) -> (UsersFile, Vec<Complaint>) {
+    UsersImport::new(dictionary).read(text)
+}
+
+/// How deep includes go, and how many files there are at most, as in dictionaries.
+const MAX_DEPTH: usize = 16;
+const MAX_FILES: usize = 1024;
+
+/// A line of the file, or of one that it includes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Position {
+    file: Option<Arc<str>>,
+    line: usize,
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.file {
+            Some(file) => write!(f, "line {} of {file}", self.line),
+            None => write!(f, "line {}", self.line),
+        }
+    }
+}
+
+/// Whether an entry is taken over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum EntryState {
+    Usable,
+    /// A condition was not understood.
+    Lost,
+    /// FreeRADIUS never matches it.
+    Never,
+}
+
+/// One entry of the file.
+#[derive(Debug)]
+struct Entry {
+    at: Position,
+    name: String,
+    check: Vec<Row>,
+    reply: Vec<Row>,
+    /// The first that is said counts.
+    fall_through: Option<bool>,
+    state: EntryState,
+    /// It turns away whoever it fits.
+    rejects: bool,
+    /// It lets in whoever it fits (`Auth-Type := Accept`).
+    accepts: bool,
+    /// Its password was a User-Password.
+    user_password: bool,
+    /// All its conditions are `Hint == ...`, and they were not understood.
+    by_hint: bool,
+    /// Attributes that it names several times.
+    doubled: Vec<String>,
+    /// Rows of its reply that were not understood; the flag says whether they are a text for people.
+    lost_replies: Vec<LostReply>,
+}
+
+/// A reply row that cannot be taken over.
+#[derive(Debug)]
+struct LostReply {
+    at: Position,
+    what: String,
+    /// It says something to people, and limits nothing.
+    is_message: bool,
+}
+
+impl Entry {
+    fn is_default(&self) -> bool {
+        self.name == "DEFAULT"
+    }
+    fn falls_through(&self) -> bool {
+        self.fall_through == Some(true)
+    }
+    /// Whether it fits some requests only.
+    fn is_conditional(&self) -> bool {
+        self.check.iter().any(|row| !items::is_control(&row.attribute))
+    }
+}
+
+struct Reader<'a> {
+    import: UsersImport<'a>,
+    /// The files that are open, each included by the one before.
+    path: Vec<PathBuf>,
+    /// The included file that is read.
+    file: Option<Arc<str>>,
+    files: usize,
+    entries: Vec<Entry>,
+    open: Option<Entry>,
+    /// The line of the last row, where a comma after it promises another.
+    promised: Option<usize>,
+    complaints: Vec<Complaint>,
+}
+
+impl Reader<'_> {
+    fn read(&mut self, text: &str) {
+        for (line, number) in text.trim_start_matches('\u{feff}').lines().zip(1..) {
+            self.line(line, number);
+        }
+        self.end_entry();
+    }
+
+    fn at(&self, line: usize) -> Position {
+        Position { file: self.file.clone(), line }
+    }
+
+    fn complain(&mut self, line: usize, what: impl Into<String>) {
+        self.complaints.push(Complaint { file: self.file.clone(), line, what: what.into(), stops: false });
+    }
+
+    /// The import stops.
+    fn stop(&mut self, line: usize, what: impl Into<String>) {
+        self.complaints.push(Complaint { file: self.file.clone(), line, what: what.into(), stops: true });
+    }
+
+    fn line(&mut self, line: &str, number: usize) {
+        if Words::new(line).is_at_end() {
+            return;
+        }
+        if line.starts_with(|c: char| c.is_whitespace()) {
+            self.reply(line, number);
+        } else {
+            self.end_entry();
+            self.begin_entry(line, number);
+        }
+    }
+
+    /// `$INCLUDE FILE`: its entries stand in this place.
+    fn include(&mut self, mut words: Words<'_>, number: usize) {
+        const LOST: &str = "nothing was taken over, since its entries may be what keeps others out";
+        let name = match words.name() {
+            Ok(name) if !name.text.is_empty() => name.text,
+            _ => return self.stop(number, format!("$INCLUDE names no file that can be read: {LOST}")),
+        };
+        let Some(open) = &mut self.import.open else {
+            return self.stop(number, format!("$INCLUDE {name}: the file is not read here: {LOST}"));
+        };
+        let folder = self.path.last().and_then(|file| file.parent()).unwrap_or(Path::new(""));
+        let file = folder.join(&name);
+        if self.path.contains(&file) || self.path.len() >= MAX_DEPTH || self.files >= MAX_FILES {
+            let why = format!(
+                "$INCLUDE {name}: files include each other, more than {MAX_DEPTH} deep, or there are more than {MAX_FILES}: {LOST}"
+            );
+            return self.stop(number, why);
+        }
+        let text = match open(&file) {
+            Ok(text) => text,
+            Err(why) => return self.stop(number, format!("$INCLUDE {name}: {why}: {LOST}")),
+        };
+        let outer = self.file.replace(file.to_string_lossy().into());
+        self.path.push(file);
+        self.files += 1;
+        self.read(&text);
+        self.path.pop();
+        self.file = outer;
+    }
+
+    fn begin_entry(&mut self, line: &str, number: usize) {
+        let mut words = Words::new(line);
+        let name = words.name();
+        if matches!(&name, Ok(name) if name.text.eq_ignore_ascii_case("$INCLUDE")) {
+            return self.include(words, number);
+        }
+        // Whoever it turns away could be there by another file.
+        let rest = if name.is_ok() { words.rest() } else { line };
+        let rejects = rest.to_ascii_lowercase().contains("reject");
+        let lost = |this: &mut Self, why: &str| match rejects {
+            true => this.stop(number, format!("{why}: the entry was left out{TURNS_AWAY}")),
+            false => this.complain(number, format!("{why}: the entry was left out")),
+        };
+        let name = match name {
+            Ok(name) if !name.text.is_empty() => name.text,
+            Ok(_) => return lost(self, "a user's name is empty"),
+            Err(why) => return lost(self, why),
+        };
+        let mut entry = Entry {
+            at: self.at(number),
+            name,
+            check: Vec::new(),
+            reply: Vec::new(),
+            fall_through: None,
+            state: EntryState::Usable,
+            rejects: false,
+            accepts: false,
+            user_password: false,
+            by_hint: true,
+            doubled: Vec::new(),
+            lost_replies: Vec::new(),
+        };
+        let mut broken = false;
+        while !words.is_at_end() {
+            let (attribute, op, value) = match item(&mut words) {
+                Ok(item) => item,
+                Err(why) => {
+                    self.complain(number, why);
+                    broken = true;
+                    break;
+                }
+            };
+            entry.by_hint &= items::is_hint(&attribute, op, &value);
+            self.check_item(&mut entry, number, &attribute, op, &value);
+            if !words.take(',') {
+                if !words.is_at_end() {
+                    broken = true;
+                    let what = format!(
+                        "a comma is missing before {:?}: the entry of {:?} was left out",
+                        shown(words.rest()),
+                        entry.name
+                    );
+                    self.complain(number, what);
+                }
+                break;
+            }
+            if words.is_at_end() {
+                self.complain(number, "the comma at the line's end promises another condition: conditions stand on one line; the comma was passed over");
+            }
+        }
+        if broken {
+            entry.state = EntryState::Lost;
+            entry.by_hint = false;
+        }
+        self.merge_settings(&mut entry, number);
+        entry.rejects |= rejects && entry.state == EntryState::Lost;
+        self.open = Some(entry);
+    }
+
+    /// Takes one condition or setting of an entry's first line.
+    fn check_item(&mut self, entry: &mut Entry, number: usize, attribute: &str, op: Op, value: &Value) {
+        match items::check(attribute, op, value, self.import.dictionary) {
+            CheckItem::Take { row, note } => {
+                entry.user_password |= items::is_user_password(attribute);
+                if is(&row.attribute, &["Auth-Type"]) {
+                    entry.rejects |= is(&row.value, &["Reject", "4"]);
+                    entry.accepts |= is(&row.value, &["Accept", "254"]);
+                }
+                if let Some(note) = note {
+                    self.complain(number, format!("{note}: {:?}", entry.name));
+                }
+                entry.check.push(row);
+            }
+            CheckItem::Pass(why) => self.complain(number, format!("{why}; it was left out")),
+            CheckItem::Never(why) => {
+                if entry.state == EntryState::Usable {
+                    entry.state = EntryState::Never;
+                }
+                self.complain(
+                    number,
+                    format!(
+                        "{why}; FreeRADIUS never comes to the entry of {:?}, and it was left out",
+                        entry.name
+                    ),
+                );
+            }
+            CheckItem::Lose(why) => {
+                entry.state = EntryState::Lost;
+                self.complain(
+                    number,
+                    format!(
+                        "{why}; the entry of {:?} was left out, since without this it would let in more",
+                        entry.name
+                    ),
+                );
+            }
+        }
+    }
+
+    /// What the settings of an entry mean together.
+    fn merge_settings(&mut self, entry: &mut Entry, number: usize) {
+        if entry.state != EntryState::Usable {
+            return;
+        }
+        if entry.user_password && entry.accepts {
+            entry.state = EntryState::Lost;
+            let what = format!(
+                "User-Password beside Auth-Type := Accept: the password of the request is compared and nothing else is, which is not done here; \
+                 the entry of {:?} was left out, since without this it would let in more",
+                entry.name
+            );
+            return self.complain(number, what);
+        }
+        let mut kept: Vec<Row> = Vec::new();
+        for row in std::mem::take(&mut entry.check) {
+            let same = kept.iter().position(|k| items::sets_the_same(&k.attribute, &row.attribute));
+            let Some(same) = same else {
+                kept.push(row);
+                continue;
+            };
+            let first = &kept[same].attribute;
+            if !is(first, &[&row.attribute]) {
+                entry.state = EntryState::Lost;
+                let what = format!(
+                    "{} beside {first}: which one holds depends on the method; the entry of {:?} was left out",
+                    row.attribute, entry.name
+                );
+                return self.complain(number, what);
+            }
+            entry.doubled.push(row.attribute.to_ascii_lowercase());
+            if is(&row.attribute, &["Auth-Type"]) {
+                self.complain(number, "Auth-Type is there twice: FreeRADIUS takes the last one (and a Reject wherever it stands), the other was left out");
+                if !is(&kept[same].value, &["Reject", "4"]) {
+                    kept[same] = row;
+                }
+            } else {
+                let what = format!(
+                    "{} is there twice: FreeRADIUS takes the first one, the second was left out",
+                    row.attribute
+                );
+                self.complain(number, what);
+            }
+        }
+        entry.check = kept;
+    }
+
+    fn reply(&mut self, line: &str, number: usize) {
+        if self.open.is_none() {
+            return self.complain(
+                number,
+                "an indented line without an entry above it that could be read: it was left out",
+            );
+        }
+        if self.promised.is_none() && self.open.as_ref().is_some_and(|e| !e.reply.is_empty()) {
+            self.complain(number, "the line before does not end with a comma, so FreeRADIUS would not read this one; it was taken over");
+        }
+        self.promised = None;
+        let mut words = Words::new(line);
+        let at = self.at(number);
+        while !words.is_at_end() {
+            let (attribute, op, value) = match item(&mut words) {
+                Ok(item) => item,
+                Err(what) => return self.lose_reply(LostReply { at, what, is_message: false }),
+            };
+            let item = items::reply(&attribute, op, &value, self.import.dictionary);
+            let Some(entry) = &mut self.open else { return };
+            match item {
+                ReplyItem::FallThrough(yes) => {
+                    entry.fall_through.get_or_insert(yes);
+                }
+                // Each row is told of, so that nobody believes a filter or a VLAN to be there that is not.
+                ReplyItem::Take(row) if entry.state != EntryState::Usable => {
+                    let whole = format!(
+                        "{}: this row was left out with its entry, that of {:?} at {}",
+                        row.attribute, entry.name, entry.at
+                    );
+                    entry.reply.push(row);
+                    self.complain(number, whole);
+                }
+                ReplyItem::Take(mut row) => {
+                    let key = items::reply_key(&row.attribute, self.import.dictionary);
+                    let before = |r: &Row| items::reply_key(&r.attribute, self.import.dictionary) == key;
+                    if entry.reply.iter().any(before) {
+                        // An operator looks at what was there before the entry, so that both are sent.
+                        row.op = Op::Add;
+                        entry.doubled.push(key);
+                    }
+                    entry.reply.push(row);
+                }
+                ReplyItem::Leave(why) => {
+                    let is_message = is(&attribute, &["Reply-Message"]);
+                    let what = format!("{why}; this row was left out");
+                    self.lose_reply(LostReply { at: at.clone(), what, is_message });
+                }
+            }
+            self.promised = words.take(',').then_some(number);
+            if self.promised.is_none() {
+                if !words.is_at_end() {
+                    let what = format!(
+                        "a comma is missing before {:?}: the rest of the line was left out",
+                        shown(words.rest())
+                    );
+                    self.lose_reply(LostReply { at, what, is_message: false });
+                }
+                return;
+            }
+        }
+    }
+
+    fn lose_reply(&mut self, lost: LostReply) {
+        if let Some(entry) = &mut self.open {
+            entry.lost_replies.push(lost);
+        }
+    }
+
+    fn end_entry(&mut self) {
+        if let Some(line) = self.promised.take() {
+            self.complain(line, "the comma at the line's end promises another row, and none follows: look whether one was lost");
+        }
+        self.entries.extend(self.open.take());
+    }
+}
+
+/// What is said where an entry that turns somebody away is not there.
+const TURNS_AWAY: &str =
+    "; it turns somebody away, so that the file was not taken over: without it more would be let in";
+
+/// One `attribute operator value`.
+///
+/// # Errors
+/// Why it is none; the rest of the line cannot be read.
+fn item(words: &mut Words<'_>) -> Result<(String, Op, Value), String> {
+    let mut attribute = words.bare(&[',', '=', ':', '+', '!', '<', '>', '#', '"', '\'', '`']).to_owned();
+    // A tag of a tunnel attribute is part of the name: `Tunnel-Type:1`.
+    if words.rest().starts_with(':') && !words.rest().starts_with(":=") {
+        words.take(':');
+        attribute = format!("{attribute}:{}", words.bare(&[',', '=', ':', '+', '!', '<', '>', '#']));
+    }
+    let Some(op) = words.operator().filter(|_| !attribute.is_empty()) else {
+        return Err(format!(
+            "{:?} is no `Attribute operator value`: the rest of the line was left out",
+            shown(&format!("{attribute}{}", words.rest()))
+        ));
+    };
+    match words.value(&[',', '#']) {
+        Ok(value) if value.text.is_empty() && value.quote.is_none() => {
+            Err(format!("{attribute} has no value: the rest of the line was left out"))
+        }
+        Ok(value) => Ok((attribute, op, value)),
+        Err(why) => Err(format!("{attribute}: {why}: the rest of the line was left out")),
+    }
+}
+
+/// The beginning of a text, for a message.
+fn shown(text: &str) -> String {
+    let text = text.trim();
+    let short: String = text.chars().take(40).collect();
+    if short.len() < text.len() { format!("{short}…") } else { short }
+}
+
+fn is(name: &str, names: &[&str]) -> bool {
+    names.iter().any(|n| name.eq_ignore_ascii_case(n))
+}

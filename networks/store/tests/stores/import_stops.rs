@@ -1,0 +1,284 @@
+//! What of a users file stops the import, and what does not: where somebody would be let in whom FreeRADIUS turns away.
+
+use crate::suite::{password, row};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::LazyLock;
+use usher_aaa::store::Op;
+use usher_radius::dictionary::Dictionary;
+use usher_store::import::{Complaint, UsersFile, UsersImport};
+
+static DICTIONARY: LazyLock<Dictionary> = LazyLock::new(Dictionary::builtin);
+
+fn users_file(text: &str) -> (UsersFile, Vec<Complaint>) {
+    UsersImport::new(&DICTIONARY).read(text)
+}
+
+#[track_caller]
+fn stops(text: &str, why: &str) {
+    let (_, complaints) = users_file(text);
+    let said = complaints.iter().any(|c| c.stops && c.what.contains(why));
+    assert!(said, "nothing that stops says {why:?}:\n{text}\n{complaints:#?}");
+}
+
+#[track_caller]
+fn passes(text: &str) -> (UsersFile, Vec<Complaint>) {
+    let (file, complaints) = users_file(text);
+    assert!(!complaints.iter().any(|c| c.stops), "{text}\n{complaints:#?}");
+    (file, complaints)
+}
+
+const ANN: &str = "ann Cleartext-Password := a\n";
+const ANN_ON: &str = "ann Cleartext-Password := a\n\tFall-Through = Yes\n";
+const YES: &str = "\tFall-Through = Yes\n";
+
+/// At such an entry the search ends there before a user's own, or a user gets from it what is missing here. An earlier test
+/// had it that the first of these is named and taken: its users are let in where FreeRADIUS turns them away.
+#[test]
+fn a_default_above_users_that_cannot_come_before_them_stops_the_import() {
+    for (default, why) in [
+        ("DEFAULT NAS-Port == 1, Simultaneous-Use := 1\n", "stands above entries"),
+        ("DEFAULT NAS-IP-Address == 10.0.0.9\n\tReply-Message = no\n", "stands above entries"),
+        ("DEFAULT\n\tReply-Message = closed\n", "stands above entries"),
+        ("DEFAULT Framed-Protocol == PPP\n\tFramed-Protocol = PPP\n", "stands above entries"),
+        ("DEFAULT Login-Time := \"Wk0100-0101\"\n\tFall-Through = Yes\n", "this DEFAULT was left out"),
+        ("DEFAULT Huntgroup-Name == x\n", "this DEFAULT was left out"),
+        ("DEFAULT Hint == PPP, NAS-Port == 1\n", "this DEFAULT was left out"),
+        ("DEFAULT Hint == PPP\n\tSession-Timeout = 60\n", "this DEFAULT was left out"),
+        ("DEFAULT NAS-Port = 1 NAS-Port-Type == Virtual\n", "this DEFAULT was left out"),
+        ("DEFAULT NAS-Port == 1, Auth-Type := Reject\n", "turns away whoever it fits"),
+        ("DEFAULT NAS-Port == 1, Auth-Type := 4\n", "turns away whoever it fits"),
+        ("DEFAULT Filter-Id == \"\\374\", Auth-Type := reject\n", "turns away whoever it fits"),
+    ] {
+        stops(&format!("{default}{ANN}"), why);
+        // Nobody comes to it from above.
+        passes(&format!("{ANN}{default}"));
+        passes(&format!("{default}gone Huntgroup-Name == y\n"));
+    }
+    for never in
+        ["DEFAULT Cleartext-Password = x\n", "DEFAULT Fall-Through = Yes\n", "DEFAULT Pool-Name == x\n"]
+    {
+        let (file, complaints) = passes(&format!("{never}{ANN}"));
+        assert!(
+            file.groups.is_empty() && complaints[0].what.contains("FreeRADIUS never comes to"),
+            "{complaints:?}"
+        );
+    }
+}
+
+/// Who is let go on comes to it.
+#[test]
+fn a_default_that_users_go_on_to_and_is_lost_stops_the_import() {
+    for default in ["DEFAULT Login-Time := \"Wk0100-0101\"\n", "DEFAULT Group == x\n\tSession-Timeout = 60\n"]
+    {
+        stops(&format!("{ANN_ON}{default}"), "this DEFAULT was left out");
+        passes(&format!("{ANN_ON}DEFAULT\n\tIdle-Timeout = 5\n{default}"));
+    }
+    let hints =
+        "DEFAULT Hint == \"CSLIP\"\n\tFramed-Protocol = SLIP,\n\tFramed-Compression = Van-Jacobson-TCP-IP\n";
+    passes(&format!("{ANN_ON}{hints}"));
+    passes(&format!("{hints}{ANN}"));
+}
+
+/// An earlier test had it that the first of the second loop does not stop: whoever is `ann` comes to that entry there first.
+#[test]
+fn an_entry_of_a_name_that_is_taken_by_another_entry_stops_the_import() {
+    for (text, why) in [
+        (
+            "cat Cleartext-Password := new, Login-Time := x\ncat Cleartext-Password := old\n",
+            "comes to it before that",
+        ),
+        ("ann Group == x\nann Cleartext-Password := a\n", "comes to it before that"),
+        ("ann Group == x, Auth-Type := Reject\nann Cleartext-Password := a\n", "comes to it before that"),
+        (
+            "ann Cleartext-Password := a\n\tFall-Through = Yes\nann Expiration := \"1 Jan 2020\"\n",
+            "FreeRADIUS comes to it",
+        ),
+        (
+            "ann Cleartext-Password := a\n\tFall-Through = Yes\nann NAS-Port == 7, Auth-Type := Reject\n",
+            "FreeRADIUS comes to it",
+        ),
+        ("ann Filter-Id @ 7, Auth-Type := Reject\n", "turns somebody away"),
+        ("\"\" Auth-Type := Reject\n", "turns somebody away"),
+    ] {
+        stops(text, why);
+    }
+    for text in [
+        "ann Cleartext-Password := a\nann NAS-Port == 7\n",
+        "ann Cleartext-Password := a\nann Cleartext-Password := b, Auth-Type := Reject\n",
+        "ann Cleartext-Password = b\nann Cleartext-Password := a\n",
+        "gone Auth-Type := Reject\n",
+        "ann Cleartext-Password := a\nDEFAULT Auth-Type := Reject\n",
+        "rejecter Huntgroup-Name == x\n",
+    ] {
+        passes(text);
+    }
+}
+
+/// There a DEFAULT's rows come before those of the entries below it; here they come after.
+#[test]
+fn a_default_above_that_says_what_a_user_says_stops_the_import() {
+    let before = "DEFAULT NAS-Port-Type == Virtual\n\tSession-Timeout = 600,\n\tFall-Through = Yes\n";
+    stops(
+        &format!("{before}bob Cleartext-Password := b\n\tSession-Timeout = 3600\n"),
+        "both say Session-Timeout",
+    );
+    passes(&format!("{before}bob Cleartext-Password := b\n\tIdle-Timeout = 3600\n"));
+    let before = format!("DEFAULT Cleartext-Password := x\n{YES}");
+    stops(&format!("{before}{ANN}"), "both say password");
+    let tagged = format!("DEFAULT\n\tTunnel-Type:1 = VLAN,\n{YES}");
+    stops(&format!("{tagged}{ANN}\ttunnel-type:2 = VLAN\n"), "both say Tunnel-Type");
+}
+
+/// What a later DEFAULT sets by `:=` takes the place of what the user has, as a group does here. Where it does not, the import stops.
+#[test]
+fn a_default_below_that_sets_what_the_user_sets() {
+    for below in ["Expiration := \"1 Jan 2020\"", "Cleartext-Password := y", "Simultaneous-Use := 1"] {
+        passes(&format!("dan Cleartext-Password := x, Expiration := \"1 Jan 2030\"\n{YES}DEFAULT {below}\n"));
+    }
+    for (own, below, why) in [
+        ("Cleartext-Password := x", "Password-With-Header := \"{clear}y\"", "both say password"),
+        ("EAP-Type := PEAP", "Auth-Type := PAP", "both say method"),
+        ("User-Password == x", "Auth-Type := Accept", "User-Password beside"),
+    ] {
+        stops(&format!("dan {own}\n{YES}DEFAULT {below}\n"), why);
+    }
+    let below = "DEFAULT Cleartext-Password := y, Cleartext-Password := z\n";
+    stops(&format!("dan Cleartext-Password := x\n{YES}{below}"), "both say cleartext-password");
+    let (_, complaints) =
+        passes(&format!("dan Cleartext-Password := x\n{YES}DEFAULT Cleartext-Password := y\n"));
+    assert!(complaints[0].what.contains("lets in whoever has no entry"), "{complaints:?}");
+    let twice = "dan Cleartext-Password := x\n\tFilter-Id = a,\n\tFilter-Id = b,\n\tFall-Through = Yes\n";
+    stops(&format!("{twice}DEFAULT\n\tFilter-Id := c\n"), "both say Filter-Id");
+    let (file, _) = passes(twice);
+    let ops: Vec<Op> = file.users[0].1.reply.iter().map(|row| row.op).collect();
+    assert_eq!(ops, [Op::Set, Op::Add], "FreeRADIUS sends both");
+}
+
+#[test]
+fn what_a_condition_means_there() {
+    for (check, said, taken) in [
+        ("User-Password := x", "FreeRADIUS 1 had", true),
+        ("User-Password == x", "FreeRADIUS 1 had", true),
+        ("User-Password += x", "write Cleartext-Password", false),
+        ("User-Password =~ x", "write Cleartext-Password", false),
+        ("User-Password != x", "write Cleartext-Password", false),
+        ("User-Password == x, Auth-Type := Accept", "User-Password beside", false),
+        ("Cleartext-Password = x", "FreeRADIUS never comes to", false),
+        ("Cleartext-Password := x, Simultaneous-Use == 1", "FreeRADIUS never comes to", false),
+        ("Cleartext-Password := x, Fall-Through = Yes", "FreeRADIUS never comes to", false),
+        ("Cleartext-Password := x, Fall-Through := Yes", "does nothing on this line", true),
+        ("Cleartext-Password := x, Auth-Type == Accept", "compares nothing", true),
+        ("Cleartext-Password := x, Cleartext-Password := y", "the second was left out", true),
+        (
+            "Cleartext-Password := x, NT-Password := 0123456789ABCDEF0123456789ABCDEF",
+            "depends on the method",
+            false,
+        ),
+        ("Auth-Type := Accept", "by its address alone", true),
+        ("Cleartext-Password := x, Expiration := \"1 Jan 2030\"", "the machine's own zone", true),
+    ] {
+        let (file, complaints) = users_file(&format!("ann {check}\n"));
+        assert_eq!(file.users.len(), usize::from(taken), "{check}: {file:?}");
+        assert!(complaints.iter().any(|c| c.what.contains(said)), "{check}: {complaints:#?}");
+        let passwords = file.users.iter().flat_map(|(_, rows)| &rows.check);
+        let passwords: Vec<_> = passwords.filter(|row| row.attribute == "Cleartext-Password").collect();
+        assert!(
+            passwords.len() <= 1 && passwords.iter().all(|row| row.value == "x"),
+            "{check}: {passwords:?}"
+        );
+    }
+}
+
+/// The server refuses a login with such a row: what it limits would be missing.
+#[test]
+fn a_reply_row_that_is_lost_stops_the_import_unless_it_may_be_left_out() {
+    for reply in [
+        "Filter-Id = \"%{User-Name}\"",
+        "Session-Timeout <= 600",
+        "Ascend-Nonsense = 1",
+        "Fall-Through = Perhaps",
+        "Filter-Id",
+    ] {
+        let text = format!("{ANN}\tIdle-Timeout = 5,\n\t{reply}\n");
+        stops(&text, "say --leave-out");
+        let import = UsersImport { leave_out: true, ..UsersImport::new(&DICTIONARY) };
+        let (file, complaints) = import.read(&text);
+        assert!(!complaints.is_empty() && !complaints.iter().any(|c| c.stops), "{complaints:#?}");
+        assert_eq!(file.users[0].1.reply, [row("Idle-Timeout", Op::Set, "5")]);
+        // Of an entry that nobody comes to, no row is missed.
+        passes(&format!("{ANN}DEFAULT\n\t{reply}\n"));
+    }
+    passes(&format!("{ANN}\tReply-Message = \"Hello, %{{User-Name}}\"\n"));
+}
+
+#[test]
+fn values_of_replies_are_what_they_are_there() {
+    let text = "ann Cleartext-Password := a\n\tTunnel-Private-Group-Id = \":1:20\",\n\tClass = \"a\\101b\",\n\tFilter-Id = \"a\\101b\"\n";
+    let (file, _) = passes(text);
+    let expected = [
+        row("Tunnel-Private-Group-Id:1", Op::Set, "20"),
+        row("Class", Op::Set, "a\\101b"),
+        row("Filter-Id", Op::Set, "aAb"),
+    ];
+    assert_eq!(file.users[0].1.reply, expected);
+}
+
+#[test]
+fn a_device_without_a_password_is_not_let_in_by_its_address() {
+    let name = "02-00-5E-10-00-01";
+    let (file, complaints) = passes(&format!("{name}\n\tSession-Timeout = 60\n"));
+    assert_eq!(file.users[0].1.check, [row("Auth-Type", Op::Replace, "EAP")]);
+    assert!(complaints[0].what.contains("write Auth-Type := Accept"), "{complaints:?}");
+    stops(&format!("{name}\n{YES}DEFAULT Cleartext-Password := x\n"), "give it the password");
+    stops(&format!("{name} Cleartext-Password := a\n02005e100001 Auth-Type := Reject\n"), "one user here");
+    let (file, _) = passes(&format!("{name} Cleartext-Password := a\n"));
+    assert_eq!(file.users[0].1.check, password("a").check);
+}
+
+/// Two files with a DEFAULT at the same line have had one group.
+#[test]
+fn groups_of_two_files_have_two_names() {
+    let text = |timeout| format!("{ANN_ON}DEFAULT\n\tSession-Timeout = {timeout}\n");
+    let group = |file: &str, timeout| {
+        let import = UsersImport { file: file.into(), ..UsersImport::new(&DICTIONARY) };
+        import.read(&text(timeout)).0.groups.remove(0).name
+    };
+    assert_eq!(group("a", 1), group("a", 1));
+    assert_ne!(group("a", 1), group("a", 2));
+    assert_ne!(group("a", 1), group("b", 1));
+}
+
+#[test]
+fn included_files_stand_where_they_are_included() {
+    let files: BTreeMap<&str, &str> = [
+        (
+            "conf/more",
+            "bob Cleartext-Password := b\n$include sub/again\nDEFAULT NAS-Port == 1\n\tIdle-Timeout = 5\n",
+        ),
+        ("conf/sub/again", "eve Cleartext-Password := e\n\tFall-Through = Yes\n"),
+        ("conf/cycle", "$INCLUDE cycle\n"),
+    ]
+    .into();
+    let read = |text: &str| {
+        let mut open = |file: &Path| {
+            files
+                .get(file.to_str().unwrap())
+                .map(|text| (*text).to_owned())
+                .ok_or_else(|| "not there".to_owned())
+        };
+        let import =
+            UsersImport { file: "conf/users".into(), open: Some(&mut open), ..UsersImport::new(&DICTIONARY) };
+        import.read(text)
+    };
+    let (file, complaints) = read("ann Cleartext-Password := a\n$INCLUDE more\n");
+    assert!(complaints.is_empty(), "{complaints:?}");
+    let names: Vec<&str> = file.users.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["ann", "bob", "eve"]);
+    assert_eq!(file.users[2].1.groups.len(), 1, "the search goes on in the file around it");
+    for (include, why) in [("cycle", "include each other"), ("nowhere", "not there")] {
+        let (_, complaints) = read(&format!("{ANN}$INCLUDE {include}\n"));
+        assert!(complaints.iter().any(|c| c.stops && c.what.contains(why)), "{complaints:?}");
+    }
+    stops(&format!("{ANN}$Include more\n"), "not read here");
+}
