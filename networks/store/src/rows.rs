@@ -1,9 +1,13 @@
 //! Rows as both databases take and give them.
 
+use crate::import::unescaped;
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::LazyLock;
 use usher_aaa::store::{Op, Row, SessionRow, StoreError};
 use usher_core::WallTime;
+use usher_radius::attribute::DataType;
+use usher_radius::dictionary::Dictionary;
 
 /// What kind of value a column of radacct has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -223,18 +227,42 @@ pub(crate) fn session(cells: [Cell<'_>; 25]) -> SessionRow {
 }
 
 /// A row of one of the four tables of attributes. What is no operator is told of when the row is read.
+///
+/// The value is read as FreeRADIUS reads it: without the marks around the whole of it, and of text escapes are resolved, whatever the
+/// marks, and without any.
 pub(crate) fn row(attribute: String, op: &str, value: String) -> Row {
-    Row { attribute, op: Op::parse(op.trim()).unwrap_or(Op::Unknown), value: without_marks(value) }
+    let value = without_marks(value);
+    let resolved = match value.contains('\\') && !is_octets(&attribute) {
+        true => String::from_utf8(unescaped(&value)).ok().filter(|text| !text.contains('\0')),
+        false => None,
+    };
+    Row { attribute, op: Op::parse(op.trim()).unwrap_or(Op::Unknown), value: resolved.unwrap_or(value) }
 }
 
-/// A value of such a row as tables have it: one that stands between quotation marks is quoted once more, since whoever reads the row takes
-/// marks off.
-pub(crate) fn value(value: &str) -> Cow<'_, str> {
-    if between_marks(value).is_none() {
+/// A value of such a row as tables have it, so that it is read as it is: what stands between quotation marks is quoted once more, and
+/// backslashes are doubled where one would begin an escape.
+pub(crate) fn value<'v>(attribute: &str, value: &'v str) -> Cow<'v, str> {
+    let marked = between_marks(value).is_some();
+    let octets = value.contains('\\') && is_octets(attribute);
+    if !marked && (octets || unescaped(value) == value.as_bytes()) {
         return text(value);
     }
-    let escaped = value.replace('\\', "\\\\").replace('"', "\\\"");
-    Cow::Owned(text(&format!("\"{escaped}\"")).into_owned())
+    let escaped = if octets { value.to_owned() } else { value.replace('\\', "\\\\") };
+    let written = match marked {
+        true => format!("\"{}\"", escaped.replace('"', "\\\"")),
+        false => escaped,
+    };
+    Cow::Owned(text(&written).into_owned())
+}
+
+/// Whether an attribute's values are octets, in which FreeRADIUS resolves no escape.
+fn is_octets(attribute: &str) -> bool {
+    static DICTIONARY: LazyLock<Dictionary> = LazyLock::new(Dictionary::builtin);
+    let bare = attribute.split(':').next().unwrap_or(attribute);
+    match DICTIONARY.by_name(bare) {
+        Some(definition) => definition.data_type == DataType::String,
+        None => Dictionary::number_in_name(bare).is_some(),
+    }
 }
 
 /// What stands between two marks that are the same.
@@ -243,18 +271,15 @@ fn between_marks(value: &str) -> Option<(char, &str)> {
     Some((mark, value.strip_prefix(mark)?.strip_suffix(mark)?))
 }
 
-/// A value without the marks around the whole of it, which FreeRADIUS takes off, too.
+/// A value without the marks around the whole of it, which FreeRADIUS takes off, too; of escapes that of the mark alone is resolved.
 fn without_marks(value: String) -> String {
     let Some((mark, inside)) = between_marks(&value) else { return value };
     let mut text = String::with_capacity(inside.len());
     let mut chars = inside.chars();
     while let Some(c) = chars.next() {
         match c {
-            '\\' if mark == '"' => match chars.next() {
-                Some(escaped @ ('"' | '\\')) => text.push(escaped),
-                Some('n') => text.push('\n'),
-                Some('r') => text.push('\r'),
-                Some('t') => text.push('\t'),
+            '\\' => match chars.next() {
+                Some(escaped) if escaped == mark => text.push(escaped),
                 Some(other) => text.extend(['\\', other]),
                 // The mark at the end is escaped, and ends nothing.
                 None => return value,
@@ -287,18 +312,35 @@ mod tests {
             ("\"a'", "\"a'"),
             // FreeRADIUS takes the first of two, and the last mark of the next for its end: nobody can have meant either.
             ("\"a\" or \"b\"", "\"a\" or \"b\""),
-            (r#""a\""#, r#""a\""#),
+            (r#""a\""#, "\"a\""),
             ("`date`", "`date`"),
         ] {
             assert_eq!(row("Filter-Id".to_owned(), "=", read.to_owned()).value, as_is, "{read}");
         }
     }
 
+    /// A test asks FreeRADIUS itself.
+    #[test]
+    fn escapes_are_those_of_text_whatever_the_marks() {
+        for (read, text, octets) in [
+            (r"a\101b", "aAb", r"a\101b"),
+            (r"'a\101b'", "aAb", r"a\101b"),
+            (r#""a\101b""#, "aAb", r"a\101b"),
+            (r"a\\b", r"a\b", r"a\\b"),
+            (r"'a\tb'", "a\tb", r"a\tb"),
+            (r"DOMAIN\user", r"DOMAIN\user", r"DOMAIN\user"),
+            (r"'it\'s'", "it's", "it's"),
+        ] {
+            let value = |attribute: &str| row(attribute.to_owned(), "=", read.to_owned()).value;
+            assert_eq!((value("Filter-Id").as_str(), value("Class").as_str()), (text, octets), "{read}");
+        }
+    }
+
     proptest! {
         #[test]
-        fn what_is_written_is_read_as_it_was(text in "[a\"'\\\\ ]{0,8}") {
-            let written = value(&text).into_owned();
-            prop_assert_eq!(row(String::new(), "=", written).value, text);
+        fn what_is_written_is_read_as_it_was(text in "[ant01\"'\\\\ ]{0,8}") {
+            let written = value("Filter-Id", &text).into_owned();
+            prop_assert_eq!(row("Filter-Id".to_owned(), "=", written).value, text);
         }
     }
 }

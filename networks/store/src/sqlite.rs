@@ -366,7 +366,7 @@ fn put_attributes(
             name,
             rows::text(&row.attribute),
             row.op.as_str(),
-            rows::value(&row.value)
+            rows::value(&row.attribute, &row.value)
         ])?;
     }
     Ok(())

@@ -5,6 +5,9 @@ mod clients;
 mod users;
 mod words;
 
+#[cfg(feature = "databases")]
+pub(crate) use words::unescaped;
+
 pub use clients::clients_conf;
 pub use users::{OpenInclude, UsersFile, UsersImport, users_file};
 

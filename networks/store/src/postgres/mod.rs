@@ -271,7 +271,7 @@ fn attributes<'a>(all: impl Iterator<Item = (&'a str, &'a [Row])>) -> Attributes
         arrays.0.push(name);
         arrays.1.push(rows::text(&row.attribute));
         arrays.2.push(row.op.as_str());
-        arrays.3.push(rows::value(&row.value));
+        arrays.3.push(rows::value(&row.attribute, &row.value));
     }
     arrays
 }

@@ -320,3 +320,62 @@ fn rows_of_a_database_let_in_whom_they_let_in_there() {
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), 4 * FILES, wrong.join("\n"));
     assert!(let_in > 40 && refused > 40, "{let_in} are let in by both, {refused} by neither");
 }
+
+#[test]
+fn values_of_a_database_are_what_they_are_there() {
+    let folder = Folder::new();
+    let port = free_port();
+    let database = folder.path().join("users.db");
+    drop(Sqlite::open(&database).unwrap());
+    let bodies = [
+        "ab",
+        r"a\101b",
+        r"a\\b",
+        r"a\tb",
+        r"DOMAIN\user",
+        r"a\xb",
+        r"a\7b",
+        "a'b",
+        r"'a\101b'",
+        r"'a\tb'",
+        r#""a\101b""#,
+    ];
+    let more = [r"'it\'s'", r#""a\"b""#, r#""a\\b""#, r"'a\\b'", r#"a"b"#, r"a\'b", r#""a\'b""#, "'"];
+    let bodies: Vec<&str> = bodies.into_iter().chain(more).collect();
+    let connection = rusqlite::Connection::open(&database).unwrap();
+    let insert = |table: &str, user: &str, attribute: &str, op: &str, value: &str| {
+        let sql = format!("INSERT INTO {table} (username, attribute, op, value) VALUES (?1, ?2, ?3, ?4)");
+        connection.execute(&sql, [user, attribute, op, value]).unwrap();
+    };
+    for (n, body) in bodies.iter().enumerate() {
+        let user = format!("u{n}");
+        insert("radcheck", &user, "Cleartext-Password", ":=", body);
+        for attribute in ["Reply-Message", "Class"] {
+            insert("radreply", &user, attribute, "=", body);
+        }
+    }
+    drop(connection);
+    configure(&folder, port, &sql_module(&database), "  sql\n");
+    let server = FreeRadius::start(&folder, port);
+    let mut store = Sqlite::open(&database).unwrap();
+    for (n, body) in bodies.iter().enumerate() {
+        let name = format!("u{n}");
+        let rows = store.user(&name).unwrap().unwrap();
+        let user = User::compile(&rows, &DICTIONARY).unwrap();
+        let password = &rows.check[0].value;
+        let reply = server.ask_with(Ipv4Addr::LOCALHOST, SECRET, &request(&name, password)).unwrap();
+        assert_eq!(reply.code, Code::ACCESS_ACCEPT, "{body} is the password {password:?} here");
+        for number in [kind::REPLY_MESSAGE, kind::CLASS] {
+            assert_eq!(reply.attributes.get(number), user.reply.get(number), "{body}: attribute {number}");
+        }
+        // What this server writes is read the same by both.
+        store.put_user(&format!("w{n}"), &rows).unwrap();
+        let written =
+            server.ask_with(Ipv4Addr::LOCALHOST, SECRET, &request(&format!("w{n}"), password)).unwrap();
+        assert_eq!(
+            (written.code, written.attributes.as_bytes()),
+            (reply.code, reply.attributes.as_bytes()),
+            "{body}"
+        );
+    }
+}
