@@ -203,8 +203,13 @@ Sessions that are open stay, unless --disconnect is said.")]
         open: OpenSessions,
     },
     /// Import FreeRADIUS's `users` file.
-    #[command(after_help = "Example:\n  usher aaa user import /etc/freeradius/3.0/users")]
-    Import(Import),
+    #[command(after_help = "Examples:
+  usher aaa user import /etc/freeradius/3.0/users
+  usher aaa user import ./users --leave-out
+
+What means the same here is taken. What does not is named, and the command ends with code 3.
+Where more would be let in without it, nothing is taken.")]
+    Import(UserImport),
 }
 
 #[derive(Subcommand, Debug)]
@@ -241,6 +246,15 @@ pub(crate) struct Import {
     pub(crate) file: PathBuf,
     #[command(flatten)]
     pub(crate) config: Config,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct UserImport {
+    #[command(flatten)]
+    pub(crate) import: Import,
+    /// Leave out reply rows that cannot be taken, whatever they limit; the import stops at them otherwise.
+    #[arg(long)]
+    pub(crate) leave_out: bool,
 }
 
 #[derive(Subcommand, Debug)]

@@ -1,6 +1,6 @@
 //! `usher aaa user import`, `client import`: FreeRADIUS's files into the store.
 
-use super::args::Import;
+use super::args::{Import, UserImport};
 use super::tell;
 use super::user::store;
 use crate::output::{Failure, Output};
@@ -8,7 +8,7 @@ use crate::service::read_text;
 use serde_json::json;
 use std::path::Path;
 use usher_control::Request;
-use usher_store::import::{Complaint, clients_conf, users_file};
+use usher_store::import::{Complaint, UsersImport, clients_conf};
 
 fn text(file: &Path) -> Result<String, Failure> {
     let octets = std::fs::read(file).map_err(|e| Failure::failed(format!("{}: {e}", file.display())))?;
@@ -18,7 +18,8 @@ fn text(file: &Path) -> Result<String, Failure> {
 /// What was not taken over, with its line.
 fn told(output: &Output, import: &Import, left: &[Complaint]) {
     for complaint in left.iter().filter(|_| !output.json) {
-        output.note(&format!("{}:{}: {}", import.file.display(), complaint.line, complaint.what));
+        let file = complaint.file.as_deref().map_or_else(|| import.file.to_string_lossy(), Into::into);
+        output.note(&format!("{file}:{}: {}", complaint.line, complaint.what));
     }
 }
 
@@ -39,7 +40,7 @@ fn stopped(output: &Output, import: &Import, what: &str, left: &[Complaint]) -> 
 }
 
 fn said_json(output: &Output, what: &str, taken: usize, left: &[Complaint]) -> Result<(), Failure> {
-    let each = |c: &Complaint| json!({ "line": c.line, "what": c.what, "stops": c.stops });
+    let each = |c: &Complaint| json!({ "file": c.file.as_deref(), "line": c.line, "what": c.what, "stops": c.stops });
     let left: Vec<_> = left.iter().map(each).collect();
     output.value(&json!({ what: taken, "left": left }))
 }
@@ -64,10 +65,22 @@ fn said(
     }
 }
 
-pub(super) fn users(output: &Output, import: &Import) -> Result<(), Failure> {
-    let text = text(&import.file)?;
+pub(super) fn users(output: &Output, import: &UserImport) -> Result<(), Failure> {
+    let UserImport { import, leave_out } = import;
+    let whole = text(&import.file)?;
     let (place, mut store) = store(&import.config)?;
-    let (file, left) = users_file(&text, &place.loaded.dictionary);
+    let mut open = |file: &Path| -> Result<String, String> {
+        std::fs::read(file).map(|octets| read_text(&octets)).map_err(|e| format!("{}: {e}", file.display()))
+    };
+    // By which name it is given must make no difference to the groups' names.
+    let file = import.file.canonicalize().unwrap_or_else(|_| import.file.clone());
+    let reader = UsersImport {
+        file,
+        leave_out: *leave_out,
+        open: Some(&mut open),
+        ..UsersImport::new(&place.loaded.dictionary)
+    };
+    let (file, left) = reader.read(&whole);
     stopped(output, import, "users", &left)?;
     for group in &file.groups {
         store.put_group(group).map_err(Failure::failed)?;

@@ -149,6 +149,39 @@ fn the_dictionaries_hold_for_the_store_its_commands_and_its_importer() {
     assert_eq!(server.end(), Some(0));
 }
 
+/// Nothing of a file is taken where more would be let in without one of its entries.
+#[test]
+fn an_import_that_would_let_in_more_takes_nothing() {
+    let (place, ports) = (Folder::new(), Ports::free());
+    private(&place, "aaa.toml", &ports.config(1, SQLITE));
+    let usher = |words: &str| {
+        place.usher(
+            &[&["aaa", "user"], &words.split(' ').collect::<Vec<_>>()[..], &["--config", "aaa.toml"]]
+                .concat(),
+        )
+    };
+    place.write(
+        "more",
+        "DEFAULT NAS-Port == 7\n\tReply-Message = closed\nkai\tCleartext-Password := \"right\"\n",
+    );
+    place.write("users", "eve\tCleartext-Password := \"right\"\n$INCLUDE more\n");
+    let said = usher("import users").with_code(3).err;
+    assert!(
+        said.contains("more:1: this DEFAULT stands above") && said.contains("nothing was taken over"),
+        "{said}"
+    );
+    let said = usher("import users --json").with_code(3).out;
+    assert!(said.contains("\"stops\": true") && said.contains("/more\""), "{said}");
+    assert!(!usher("list").with_code(0).out.contains("eve"));
+
+    place.write("more", "kai\tCleartext-Password := \"right\"\n\tFilter-Id = \"%{User-Name}\"\n");
+    assert!(usher("import users").with_code(3).err.contains("say --leave-out"));
+    let said = usher("import users --leave-out").with_code(3);
+    assert!(said.out.contains("2 users taken over, 1 lines"), "{} {}", said.out, said.err);
+    let said = usher("list").with_code(0).out;
+    assert!(said.contains("eve") && said.contains("kai"), "{said}");
+}
+
 #[test]
 fn a_reply_that_is_not_understood_has_its_own_reason_and_may_be_left_out() {
     let (place, ports) = (Folder::new(), Ports::free());
