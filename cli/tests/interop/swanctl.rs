@@ -96,11 +96,15 @@ impl Writer {
             "@@ann@gw.test",
         ];
         // Neither a key ID nor a distinguished name is taken, nor a network.
-        let own = [&ordinary[..], &ordinary, &["C=CH, O=a b, CN=gw", "keyid:abc", "10.0.0.0/8"]].concat();
+        let own = [&ordinary[..], &ordinary, &ordinary, &["C=CH, O=a b, CN=gw", "keyid:abc", "10.0.0.0/8"]]
+            .concat();
         let others = [&own[..], &["", "%any", "0.0.0.0", "*"]].concat();
+        let remote = self.one(&["", "192.0.2.9", "%any", "2001:db8::9"]);
+        // From an address of IPv4 nobody of IPv6 is reached, and that is told.
+        let locals = if remote.contains(':') { &["", "%any"][..] } else { &["", "%any", "192.0.2.77"] };
         let mut inner = self.setting("version", "2")
-            + &self.perhaps("local_addrs", &["", "", "%any", "192.0.2.77"])
-            + &self.perhaps("remote_addrs", &["", "192.0.2.9", "%any", "2001:db8::9"])
+            + &self.perhaps("local_addrs", locals)
+            + &self.perhaps("remote_addrs", &[remote])
             + &self.perhaps("rekey_time", &["", "2h", "7200", "90m", "1d"])
             + &self.perhaps("mobike", &["", "no", "yes"])
             + &self
