@@ -203,7 +203,8 @@ mod tests {
 
     #[test]
     fn a_preset_may_be_an_axis() {
-        let axis = "[[axes]]\nsetting = \"transport.tcp.preset\"\nvalues = [\"rfc\", \"ns-3\"]\n";
+        let axis =
+            "[[axes]]\nname = \"preset\"\nset = \"transport.tcp.preset\"\nvalues = [\"rfc\", \"ns-3\"]\n";
         let text = crate::template().replace(NAGLE, "").replace("[workload]", &format!("{axis}\n[workload]"));
         let study = Study::parse("t", "t.toml", &text).unwrap_or_else(|f| panic!("{f}"));
         let plan = study.plan(Mode::Quick, &Overrides::default()).unwrap_or_else(|f| panic!("{f}"));

@@ -108,7 +108,9 @@ impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
             self.stats.stale_operation += 1;
             return;
         }
-        self.flush(conn);
+        if !tcp.holds_written(self.now) {
+            self.flush(conn);
+        }
         self.arm_tcp(conn);
         self.weigh_connection(conn);
     }

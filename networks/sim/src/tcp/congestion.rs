@@ -95,11 +95,12 @@ impl Congestion {
     pub(super) fn is_ns3(&self) -> bool {
         matches!(self.control.as_deref(), Some(Control::Ns3(_)))
     }
-    /// When a segment that BBR holds back may leave.
+    /// When a segment that BBR holds back may leave, or what was written to ns-3's sender.
     #[cold]
     pub(super) fn paced_until(&self) -> Instant {
         match self.control.as_deref() {
             Some(Control::Bbr(bbr)) => bbr.wakes_at(),
+            Some(Control::Ns3(sender)) => sender.written_at.unwrap_or(Instant::FAR_FUTURE),
             _ => Instant::FAR_FUTURE,
         }
     }

@@ -74,6 +74,8 @@ pub(super) struct Ns3Sender {
     cubic: Ns3Cubic,
     /// Retransmissions that an acknowledgement asked for, beside the first.
     ready: VecDeque<Segment>,
+    /// When what was written leaves, unless something else lets it go before (`m_sendPendingDataEvent`).
+    pub(super) written_at: Option<Instant>,
 }
 
 impl Ns3Sender {
@@ -187,6 +189,24 @@ impl Ns3Sender {
 }
 
 impl Connection {
+    /// Whether what was written now waits for what is written at the same instant: ns-3 sends it a nanosecond later, in as few
+    /// segments as it fits.
+    pub fn holds_written(&mut self, now: Instant) -> bool {
+        let Some(sender) = self.congestion.ns3() else { return false };
+        sender.written_at.get_or_insert(now + Duration::from_nanos(1));
+        true
+    }
+
+    /// What was written leaves.
+    pub(super) fn ns3_release_written(&mut self, now: Instant) {
+        if let Some(sender) = self.congestion.ns3()
+            && sender.written_at.is_some_and(|at| at <= now)
+        {
+            sender.written_at = None;
+            self.wake = true;
+        }
+    }
+
     fn ns3_state(&self, now: Instant) -> WindowState {
         WindowState {
             now,

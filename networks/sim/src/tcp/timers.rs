@@ -41,6 +41,7 @@ impl Connection {
             bbr.held = false;
             self.wake = true;
         }
+        self.ns3_release_written(now);
         if self.rack().is_some_and(|rack| rack.reorder_at <= now) {
             self.reorder_timeout(now);
         }
