@@ -57,6 +57,8 @@ struct TimedSegment {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ns3Sender {
     sent: VecDeque<SentSegment>,
+    /// Where the highest reported segment begins, or one that was reported after it and ends there (`m_highestSack`).
+    highest: Option<u32>,
     timed: VecDeque<TimedSegment>,
     phase: Phase,
     /// The point up to which a loss is repaired has not been acknowledged (`m_recoverActive`).
@@ -87,15 +89,19 @@ impl Ns3Sender {
     /// Takes in what is reported; answers how many octets are news (`Update()`, `UpdateLostCount()`).
     fn report(&mut self, blocks: &[(u32, u32)], threshold: u32) -> u32 {
         let mut news = 0;
-        for one in self.sent.iter_mut().filter(|one| !one.reported) {
-            if blocks.iter().any(|&(left, right)| seq::le(left, one.start) && seq::le(one.end, right)) {
+        for &(left, right) in blocks {
+            let covered = |one: &&mut SentSegment| seq::le(left, one.start) && seq::le(one.end, right);
+            for one in self.sent.iter_mut().filter(covered).filter(|one| !one.reported) {
                 (one.reported, one.lost) = (true, false);
                 news += one.len();
+                if self.highest.is_none_or(|highest| seq::le(highest, one.end)) {
+                    self.highest = Some(one.start);
+                }
             }
         }
-        if news > 0 {
+        if let Some(highest) = self.highest.filter(|_| news > 0) {
             let mut above = 0;
-            for one in self.sent.iter_mut().rev() {
+            for one in self.sent.iter_mut().rev().filter(|one| seq::le(one.start, highest)) {
                 above += u32::from(one.reported);
                 one.lost |= above >= threshold && !one.reported;
             }
@@ -115,6 +121,7 @@ impl Ns3Sender {
             news += if first.reported { 0 } else { first.len() };
             self.sent.pop_front();
         }
+        self.highest = self.highest.filter(|highest| seq::lt(ack, *highest));
         news
     }
     /// What was sent again ends here, and was not reported (`IsRetransmittedDataAcked()`).
@@ -123,9 +130,8 @@ impl Ns3Sender {
     }
     /// Whether what lies at `at` or above is lost before something is reported (`IsLost()`).
     fn is_lost(&self, at: u32) -> bool {
-        let highest = self.sent.iter().rfind(|one| one.reported).map(|one| one.start);
         let mut above = self.sent.iter().filter(|one| seq::le(at, one.start));
-        highest.is_some_and(|highest| seq::lt(at, highest))
+        self.highest.is_some_and(|highest| seq::lt(at, highest))
             && above.find(|one| one.lost || one.reported).is_some_and(|one| one.lost)
     }
     /// The first segment that is lost and was not sent again (rule 1 of `NextSeg()`).
@@ -189,11 +195,11 @@ impl Ns3Sender {
 }
 
 impl Connection {
-    /// Whether what was written now waits for what is written at the same instant: ns-3 sends it a nanosecond later, in as few
-    /// segments as it fits.
+    /// Whether what was written now waits until all that happens now has happened: ns-3 sends it a nanosecond later, in as few segments
+    /// as it fits.
     pub fn holds_written(&mut self, now: Instant) -> bool {
         let Some(sender) = self.congestion.ns3() else { return false };
-        sender.written_at.get_or_insert(now + Duration::from_nanos(1));
+        sender.written_at.get_or_insert(now);
         true
     }
 
