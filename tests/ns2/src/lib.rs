@@ -44,22 +44,15 @@ pub const SCENARIOS: [&str; 9] = [
 pub const NS3_SCENARIO: &str = "ns3-tcp";
 
 /// What runs a scenario beside the study.
-#[derive(Debug)]
-enum Opponent {
+#[derive(Clone, Copy, Debug)]
+enum Opponent<'a> {
     Ns2,
-    Ns3(ScenarioProgram),
+    Ns3(&'a ScenarioProgram),
 }
 
-impl Opponent {
-    fn of(scenario: &str) -> Result<Self, String> {
-        if scenario == NS3_SCENARIO {
-            ScenarioProgram::compile(scenario).map(Self::Ns3)
-        } else {
-            Ok(Self::Ns2)
-        }
-    }
+impl Opponent<'_> {
     /// What one run printed, as [`ns`] has it.
-    fn run(&self, scenario: &str, arguments: &[String]) -> Result<BTreeMap<String, String>, String> {
+    fn run(self, scenario: &str, arguments: &[String]) -> Result<BTreeMap<String, String>, String> {
         match self {
             Self::Ns2 => ns(scenario, arguments),
             Self::Ns3(program) => ns3::run(program, arguments),
@@ -199,7 +192,7 @@ pub(crate) fn printed_by(program: &str, arguments: &[String]) -> Result<String, 
 ///
 /// # Errors
 /// As [`ns`], and where dialogues did not end.
-fn theirs(opponent: &Opponent, scenario: &str, case: &str, seed: u32) -> Result<f64, String> {
+fn theirs(opponent: Opponent<'_>, scenario: &str, case: &str, seed: u32) -> Result<f64, String> {
     let mut arguments = words(case);
     arguments.extend(["seed".to_owned(), seed.to_string()]);
     let line = opponent.run(scenario, &arguments)?;
@@ -269,10 +262,24 @@ pub fn estimate(mut values: Vec<f64>) -> (Estimate, f64) {
 /// # Errors
 /// Where the study or a run of either is at fault.
 pub fn compare(scenario: &str) -> Result<Vec<Line>, String> {
+    if scenario == NS3_SCENARIO {
+        return compare_ns3(&ScenarioProgram::compile(scenario)?);
+    }
+    compare_with(Opponent::Ns2, scenario)
+}
+
+/// The same of the scenario for ns-3, which is compiled.
+///
+/// # Errors
+/// As [`compare`].
+pub fn compare_ns3(program: &ScenarioProgram) -> Result<Vec<Line>, String> {
+    compare_with(Opponent::Ns3(program), NS3_SCENARIO)
+}
+
+fn compare_with(opponent: Opponent<'_>, scenario: &str) -> Result<Vec<Line>, String> {
     let path = folder().join(format!("{scenario}.toml"));
     let study = Study::load(&path).map_err(|e| e.to_string())?;
     let plan = study.plan(Mode::Default, &Overrides::default()).map_err(|e| e.to_string())?;
-    let opponent = Opponent::of(scenario)?;
     let mut lines = Vec::new();
     for point in &plan.points {
         let case = point.setting("ns").ok_or("the study lacks its axis 'ns'")?.text.clone();
@@ -281,7 +288,7 @@ pub fn compare(scenario: &str) -> Result<Vec<Line>, String> {
         let ours = until_narrow(least, most, |number| {
             ours(&point.scenario, point.seed(number)).map_err(|e| format!("{scenario} {case}: {e}"))
         })?;
-        let theirs = until_narrow(least, most, |number| theirs(&opponent, scenario, &case, number + 1))?;
+        let theirs = until_narrow(least, most, |number| theirs(opponent, scenario, &case, number + 1))?;
         let runs = (theirs.len(), ours.len());
         lines.push(Line {
             scenario: scenario.to_owned(),
