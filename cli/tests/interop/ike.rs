@@ -112,7 +112,7 @@ pub(crate) fn client(charon: &Place, place: &Folder, text: &str) -> Running {
 }
 
 #[track_caller]
-fn eventually(what: &str, charon: &Place, mut holds: impl FnMut() -> bool) {
+pub(crate) fn eventually(what: &str, charon: &Place, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
         assert!(begun.elapsed() < PATIENCE, "{what}\n{}", charon.log());
@@ -214,8 +214,10 @@ fn our_client_logs_in_to_charon_by_a_shared_key_and_by_eap() {
         let mut ours = client(&charon, &place, more);
         ours.wait_for("addresses=\"10.9.0.");
         ours.wait_for("CHILD_SA");
-        let listed = charon.swanctl(&["--list-sas"]);
-        assert!(listed.contains("ESTABLISHED") && listed.contains("INSTALLED"), "{listed}");
+        eventually("charon lists both SAs", &charon, || {
+            let listed = charon.swanctl(&["--list-sas"]);
+            listed.contains("ESTABLISHED") && listed.contains("INSTALLED")
+        });
         // charon replaces the IKE_SA, and ends it.
         charon.swanctl(&["--rekey", "--ike", "in"]);
         ours.wait_for("replaced");

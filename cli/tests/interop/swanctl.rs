@@ -2,7 +2,7 @@
 //! have not.
 
 use crate::charon::Place;
-use crate::ike::client;
+use crate::ike::{client, eventually};
 use crate::place::Folder;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -322,7 +322,12 @@ fn the_connection_that_charon_takes_is_the_first_of_ours() {
         let own = "local_id = \"ini.test\"\nlocal_auth = \"psk\"\nremote_auth = \"psk\"\nsecret = \"a shared secret\"\n";
         let mut ours = client(&charon, &place, own);
         ours.wait_for("CHILD_SA");
-        let listed = charon.swanctl(&["--list-sas"]);
+        // charon lists it once it has answered.
+        let mut listed = String::new();
+        eventually("charon lists the IKE_SA", &charon, || {
+            listed = charon.swanctl(&["--list-sas"]);
+            listed.contains("ESTABLISHED")
+        });
         let taken = listed.split(':').next().unwrap_or_default();
         assert_eq!(taken, first, "{text}\n{listed}");
         drop(ours);
