@@ -41,7 +41,7 @@ impl Budgeted for AccessConcentrator {
         let Input::Frame { data, .. } = input else { return Ok(()) };
         let wants = Frame::parse(data).map_or(true, |frame| wants_answer(&frame));
         ensure(!wants || effect.is_noticed(), || format!("a frame is lost without a counter: {data:02x?}"))?;
-        // Of one that crowds another out, the other's end is sent, too.
-        effect.ensure_within(&[("ppp.discovery", 3), ("ppp.digest", 2), ("ppp.control", 6)])
+        // A request is answered. It may replace its station's oldest session and crowd another host out: the ends of both are sent, too.
+        effect.ensure_within(&[("ppp.discovery", 4), ("ppp.digest", 2), ("ppp.control", 6)])
     }
 }
