@@ -326,7 +326,8 @@ async fn until_told(
     let place = running.read_place();
     control::begin(running, &running.control).map_err(system("the control socket"))?;
     if let Some(address) = place.loaded.file.metrics.listen {
-        let bound = usher_host::metrics::begin(address, Arc::new(metrics::Scrape(running.clone())));
+        let bound =
+            usher_host::metrics::begin(address, Arc::new(metrics::RunningProbe(Arc::downgrade(running))));
         bound.map_err(|error| ServeError::Listen { address, what: "metrics", error })?;
     }
     // Signals, control socket and metrics are there, too, for who waited for this.

@@ -11,22 +11,25 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, PoisonError, Weak};
 use usher_diameter::node::Counters as DiameterCounters;
 use usher_host::metrics::ServiceProbe;
 use usher_radius::client::{Health, ServerCounts};
 use usher_radius::packet::Code;
 use usher_radius::server::Counters as RadiusCounters;
 
-impl ServiceProbe for Scrape {
+/// What the metrics endpoint asks of the server, which may end before the program does.
+pub(crate) struct RunningProbe(pub(crate) Weak<Running>);
+
+impl ServiceProbe for RunningProbe {
     fn expose_metrics(&self) -> Option<String> {
-        exposition(&self.0)
+        exposition(&self.0.upgrade()?)
     }
     fn is_serving(&self) -> bool {
-        true
+        self.0.strong_count() > 0
     }
     fn check_readiness(&self) -> Result<(), String> {
-        self.0.ready()
+        self.0.upgrade().ok_or("the server has ended")?.ready()
     }
 }
 
@@ -39,7 +42,7 @@ fn exposition(running: &Arc<Running>) -> Option<String> {
     Some(text)
 }
 
-pub(crate) struct Scrape(pub(crate) Arc<Running>);
+struct Scrape(Arc<Running>);
 
 impl std::fmt::Debug for Scrape {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -333,6 +336,13 @@ mod tests {
         let text = std::fs::read_to_string(path).unwrap();
         let (_, table) = text.split_once(&format!("\n| {title} |")).unwrap();
         table.lines().skip(2).take_while(|line| line.starts_with('|')).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_server_that_has_ended_is_not_serving() {
+        let probe = RunningProbe(Weak::new());
+        assert_eq!((probe.is_serving(), probe.expose_metrics()), (false, None));
+        assert_eq!(probe.check_readiness(), Err("the server has ended".to_owned()));
     }
 
     #[test]

@@ -102,7 +102,7 @@ pub trait ServiceProbe: Send + Sync + 'static {
 }
 
 /// Begins to answer at an address by HTTP, on threads of its own until the program ends: `/metrics`, `/health` (does it run?) and
-/// `/ready` (can it do its work?). Each page asks the service one question at a time. Connections have [`LASTS`] in all, and [`CONNECTIONS`] places.
+/// `/ready` (can it do its work?). Each page asks the service one question at a time. A connection lasts 10 s, and there are 64.
 ///
 /// # Errors
 /// The address or a thread is not to be had.
@@ -207,9 +207,9 @@ mod tests {
     }
 
     /// A service that is as the test says: `None` where it does not answer, else why it cannot do its work.
-    struct Told(SyncMutex<Option<Option<&'static str>>>);
+    struct TestService(SyncMutex<Option<Option<&'static str>>>);
 
-    impl ServiceProbe for Told {
+    impl ServiceProbe for TestService {
         fn expose_metrics(&self) -> Option<String> {
             self.0.lock().unwrap().map(|_| "# EOF\n".to_owned())
         }
@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn a_service_is_ready_while_it_can_do_what_it_is_asked() {
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let probe = Arc::new(Told(SyncMutex::new(None)));
+        let probe = Arc::new(TestService(SyncMutex::new(None)));
         begin(address, probe.clone()).unwrap();
         let said = |state, path| {
             *probe.0.lock().unwrap() = state;
