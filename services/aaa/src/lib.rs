@@ -20,6 +20,6 @@ pub use server::{
     UserCache, UserSource, is_alias, radius_socket, shard_of,
 };
 pub use users::{
-    Check, Complaint, Control, Group, Method, Password, PasswordAttribute, PasswordSetting, Reply, Setting,
-    Unmet, User, Users, canonical_name, spellings,
+    Check, Complaint, Control, ControlSetting, Group, Method, Password, PasswordAttribute, PasswordSetting,
+    Reply, Unmet, User, Users, canonical_name, spellings,
 };

@@ -15,7 +15,7 @@ use usher_core::{Duration, Instant};
 
 /// `TcpCongState_t`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-enum Phase {
+enum CongestionState {
     #[default]
     Open,
     Disorder,
@@ -60,7 +60,7 @@ pub(super) struct Ns3Sender {
     /// Where the highest reported segment begins, or one that was reported after it and ends there (`m_highestSack`).
     highest: Option<u32>,
     timed: VecDeque<TimedSegment>,
-    phase: Phase,
+    phase: CongestionState,
     /// The point up to which a loss is repaired has not been acknowledged (`m_recoverActive`).
     repairing: bool,
     /// A partial acknowledgement has come in this recovery (`m_isFirstPartialAck` is its contrary).
@@ -258,7 +258,7 @@ impl Connection {
         let Some(sender) = self.congestion.ns3() else { return };
         let blocks = s.options.as_ref().map_or(&[][..], |o| o.sack.as_slice());
         let reported = sender.report(blocks, threshold);
-        let repaired = sender.phase == Phase::Recovery
+        let repaired = sender.phase == CongestionState::Recovery
             && seq::lt(ack, recover)
             && (0..ack.wrapping_sub(before) / mss).any(|i| sender.repeated_up_to(ack.wrapping_sub(i * mss)));
         let delivered = reported + sender.discard(ack);
@@ -305,13 +305,13 @@ impl Connection {
         let (threshold, ssthresh) = (u32::from(self.config.dup_threshold), self.congestion.ssthresh);
         let Some(sender) = self.congestion.ns3() else { return };
         match sender.phase {
-            Phase::Loss => {}
-            Phase::Recovery => {
+            CongestionState::Loss => {}
+            CongestionState::Recovery => {
                 let window = sender.reduced(delivered, ssthresh, mss, repaired);
                 self.congestion.set_cwnd(window);
             }
-            Phase::Open | Phase::Disorder => {
-                sender.phase = Phase::Disorder;
+            CongestionState::Open | CongestionState::Disorder => {
+                sender.phase = CongestionState::Disorder;
                 let beyond = !sender.repairing || seq::le(recover, una);
                 let lost = sender.is_lost(una.wrapping_add(mss));
                 self.dup_acks += 1;
@@ -334,7 +334,7 @@ impl Connection {
             (first.lost, first.again, first.reported) = (true, false, false);
         }
         sender.repairing = true;
-        sender.phase = Phase::Recovery;
+        sender.phase = CongestionState::Recovery;
         sender.look();
         let ssthresh = sender.cubic.on_loss(cwnd, mss);
         (sender.delivered, sender.out, sender.flight_before) = (0, 0, max.wrapping_sub(una));
@@ -364,7 +364,7 @@ impl Connection {
         let mut segments = acked / mss + sender.rest / mss;
         sender.rest %= mss;
         match sender.phase {
-            Phase::Recovery if below => {
+            CongestionState::Recovery if below => {
                 if segments > 0 {
                     let window = sender.reduced(delivered, ssthresh, mss, repaired);
                     self.congestion.set_cwnd(window);
@@ -379,34 +379,34 @@ impl Connection {
                 self.ns3_restart(now, first);
                 return;
             }
-            Phase::Loss if below => {
+            CongestionState::Loss if below => {
                 self.ns3_acknowledged(now);
                 self.ns3_grow(now, segments);
                 self.ns3_restart(now, true);
                 return;
             }
-            Phase::Open => self.ns3_acknowledged(now),
-            Phase::Disorder => {
+            CongestionState::Open => self.ns3_acknowledged(now),
+            CongestionState::Disorder => {
                 if !duplicate {
-                    sender.phase = Phase::Open;
+                    sender.phase = CongestionState::Open;
                 }
                 if segments >= duplicates {
                     self.ns3_acknowledged(now);
                 }
             }
-            Phase::Recovery => {
+            CongestionState::Recovery => {
                 sender.partial_seen = false;
                 segments = acked / mss;
                 self.ns3_acknowledged(now);
                 self.dup_acks = 0;
                 if let Some(sender) = self.congestion.ns3() {
-                    sender.phase = Phase::Open;
+                    sender.phase = CongestionState::Open;
                 }
                 self.congestion.set_cwnd(self.congestion.ssthresh);
             }
-            Phase::Loss => {
+            CongestionState::Loss => {
                 sender.partial_seen = false;
-                sender.phase = Phase::Open;
+                sender.phase = CongestionState::Open;
                 segments = ack.wrapping_sub(recover) / mss;
                 self.ns3_acknowledged(now);
             }
@@ -414,7 +414,7 @@ impl Connection {
         let Some(sender) = self.congestion.ns3() else { return };
         sender.repairing &= below;
         // Where duplicates go on, neither window nor timer do.
-        if sender.phase == Phase::Open {
+        if sender.phase == CongestionState::Open {
             self.ns3_grow(now, segments);
             self.ns3_restart(now, true);
         } else if self.una == self.end.wrapping_add(u32::from(self.fin_sent)) {
@@ -484,7 +484,7 @@ impl Connection {
             sender.sent.push_back(SentSegment { start, end: to, reported: false, lost: false, again });
         }
         sender.time(now, start, to, again);
-        if sender.phase == Phase::Recovery {
+        if sender.phase == CongestionState::Recovery {
             sender.out = sender.out.wrapping_add(to.wrapping_sub(start));
         }
         Some(outgoing)
@@ -501,7 +501,7 @@ impl Connection {
         let window = i64::from(self.wnd.min(self.congestion.cwnd));
         let sender = self.congestion.ns3()?;
         let available = (window - sender.look()).max(0) as u32;
-        let doubtful = sender.next_doubtful().filter(|_| sender.phase == Phase::Recovery);
+        let doubtful = sender.next_doubtful().filter(|_| sender.phase == CongestionState::Recovery);
         let lost = sender.next_lost();
         let next = lost
             .map(|at| (at, mss))
@@ -544,7 +544,7 @@ impl Connection {
         sender.timed.clear();
         sender.ready.clear();
         sender.repairing = true;
-        sender.phase = Phase::Loss;
+        sender.phase = CongestionState::Loss;
         let ssthresh = sender.cubic.on_loss(state.cwnd, mss);
         sender.cubic.on_timeout(state);
         self.congestion.ssthresh = ssthresh;

@@ -3,8 +3,8 @@
 mod value;
 
 use super::{
-    Check, Complaint, Control, Group, Method, Password, PasswordAttribute, PasswordSetting, Reply, Setting,
-    User,
+    Check, Complaint, Control, ControlSetting, Group, Method, Password, PasswordAttribute, PasswordSetting,
+    Reply, User,
 };
 use crate::store::{Op, Row, UserRows};
 use alloc::borrow::Cow;
@@ -254,15 +254,19 @@ fn replaces(row: &Row) -> Result<bool, String> {
 }
 
 /// Sets a value as the operator says.
-fn put<T: Clone>(place: &mut Option<Setting<T>>, row: &Row, value: Result<T, String>) -> Result<(), String> {
+fn put<T: Clone>(
+    place: &mut Option<ControlSetting<T>>,
+    row: &Row,
+    value: Result<T, String>,
+) -> Result<(), String> {
     add(place, value?, replaces(row)?);
     Ok(())
 }
 
 /// Adds a row to what the rows before it set: the first one counts, and of those by `:=` the first.
-fn add<T: Clone>(place: &mut Option<Setting<T>>, value: T, replaces: bool) {
+fn add<T: Clone>(place: &mut Option<ControlSetting<T>>, value: T, replaces: bool) {
     match place {
-        None => *place = Some(Setting::new(value, replaces)),
+        None => *place = Some(ControlSetting::new(value, replaces)),
         Some(setting) if replaces => drop(setting.replacement.get_or_insert(value)),
         Some(_) => {}
     }
@@ -276,7 +280,7 @@ fn put_password(control: &mut Control, row: &Row, password: Result<Password, Str
         _ => replaces(row)?,
     };
     let value = PasswordSetting { attribute, password: password? };
-    let yields = |set: &Setting<PasswordSetting>| set.value.attribute == PasswordAttribute::WithHeader;
+    let yields = |set: &ControlSetting<PasswordSetting>| set.value.attribute == PasswordAttribute::WithHeader;
     if attribute != PasswordAttribute::WithHeader && control.password.as_ref().is_some_and(yields) {
         control.password = None;
     }
@@ -299,7 +303,7 @@ fn auth_type(control: &mut Control, row: &Row) -> Result<(), String> {
             return Ok(());
         }
         "accept" | "254" => {
-            control.methods = Some(Setting::new([Method::Mab].into(), row.op != Op::Set));
+            control.methods = Some(ControlSetting::new([Method::Mab].into(), row.op != Op::Set));
             return Ok(());
         }
         "local" | "pap" => &[Method::Pap],
@@ -307,7 +311,8 @@ fn auth_type(control: &mut Control, row: &Row) -> Result<(), String> {
         "ms-chap" | "mschap" => &[Method::MsChap, Method::MsChapV2],
         "eap" => {
             // Those of EAP-Type, where a row has it, are of EAP already.
-            let narrower = |set: &Setting<Vec<Method>>| set.value.iter().all(|m| m.eap_type().is_some());
+            let narrower =
+                |set: &ControlSetting<Vec<Method>>| set.value.iter().all(|m| m.eap_type().is_some());
             if row.op != Op::Add && control.methods.as_ref().is_some_and(narrower) {
                 return Ok(());
             }
@@ -330,7 +335,7 @@ fn restrict(control: &mut Control, row: &Row, methods: &[Method]) -> Result<(), 
         _ => return Err("write := to set it, += to add to it; a request's method is not compared".into()),
     };
     all.extend_from_slice(methods);
-    control.methods = Some(Setting::new(all, row.op != Op::Set));
+    control.methods = Some(ControlSetting::new(all, row.op != Op::Set));
     Ok(())
 }
 

@@ -258,14 +258,14 @@ pub struct PasswordSetting {
 
 /// What the check rows of a user or group set. Of several rows of one attribute the first one counts, as in FreeRADIUS.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Setting<T> {
+pub struct ControlSetting<T> {
     /// The value for a user who has none.
     pub value: T,
     /// The value for a user who has one: that of `:=`, which takes its place. `None`: the user's stays.
     pub replacement: Option<T>,
 }
 
-impl<T: Clone> Setting<T> {
+impl<T: Clone> ControlSetting<T> {
     /// What a row sets.
     #[must_use]
     pub fn new(value: T, replaces: bool) -> Self {
@@ -286,15 +286,15 @@ impl<T: Clone> Setting<T> {
 #[derive(Clone, Default, Debug)]
 pub struct Control {
     /// [`User::password`].
-    pub password: Option<Setting<PasswordSetting>>,
+    pub password: Option<ControlSetting<PasswordSetting>>,
     /// [`User::methods`].
-    pub methods: Option<Setting<Vec<Method>>>,
+    pub methods: Option<ControlSetting<Vec<Method>>>,
     /// [`User::simultaneous`].
-    pub simultaneous: Option<Setting<u32>>,
+    pub simultaneous: Option<ControlSetting<u32>>,
     /// [`User::expires`].
-    pub expires: Option<Setting<WallTime>>,
+    pub expires: Option<ControlSetting<WallTime>>,
     /// [`User::pool`].
-    pub pool: Option<Setting<String>>,
+    pub pool: Option<ControlSetting<String>>,
     /// [`User::rejected`]: whoever else says something else, it stays.
     pub rejected: bool,
 }

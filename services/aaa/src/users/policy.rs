@@ -1,7 +1,9 @@
 //! What holds of a user for one request: checks compared, groups applied, as FreeRADIUS's SQL module does, but for the
 //! user's own checks: where one fails, nobody is let in, whatever groups say.
 
-use super::{Check, Control, Password, PasswordAttribute, PasswordSetting, Reply, Setting, Unmet, User};
+use super::{
+    Check, Control, ControlSetting, Password, PasswordAttribute, PasswordSetting, Reply, Unmet, User,
+};
 use crate::store::Op;
 use alloc::borrow::Cow;
 use alloc::string::{String, ToString};
@@ -71,7 +73,7 @@ impl User {
         self.rejected |= rejected;
     }
 
-    fn take_password(&mut self, setting: &Setting<PasswordSetting>) {
+    fn take_password(&mut self, setting: &ControlSetting<PasswordSetting>) {
         let had = self.password.is_some().then_some(self.password_attribute);
         let next = match (had, &setting.replacement) {
             (None, _) => &setting.value,
@@ -380,7 +382,7 @@ mod tests {
             user.groups = [group("a", None, (Op::Set, 1), false)].into();
             assert!(timeouts(&user, &request).is_none());
             let mut admits = Group::default();
-            admits.control.methods = Some(Setting::new([Method::Mab].into(), true));
+            admits.control.methods = Some(ControlSetting::new([Method::Mab].into(), true));
             user.groups = [Arc::new(admits)].into();
             assert!(timeouts(&user, &request).is_none());
         }
@@ -395,7 +397,7 @@ mod tests {
             group.checks = [check(Op::Equal, port)].into();
             let password =
                 PasswordSetting { attribute: PasswordAttribute::Cleartext, password: Password::clear(b"x") };
-            group.control.password = Some(Setting::new(password, true));
+            group.control.password = Some(ControlSetting::new(password, true));
             Arc::new(group)
         };
         let bypasses = |groups: &[Arc<Group>]| {

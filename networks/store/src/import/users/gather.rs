@@ -6,7 +6,7 @@
 
 use super::super::Complaint;
 use super::items::{control_part, reply_key};
-use super::{Entry, EntryState, Position, TURNS_AWAY, UsersFile, UsersImport, is};
+use super::{Entry, EntryState, FilePosition, TURNS_AWAY, UsersFile, UsersImport, is};
 use std::collections::{BTreeMap, BTreeSet};
 use usher_aaa::store::{GroupRows, Op, Row, UserRows};
 use usher_radius::dictionary::Dictionary;
@@ -92,7 +92,7 @@ fn is_mac_address(name: &str) -> bool {
     usher_aaa::spellings(name).len() > 1
 }
 
-struct Gatherer<'a> {
+struct UserGatherer<'a> {
     import: UsersImport<'a>,
     entries: Vec<Entry>,
     complaints: Vec<Complaint>,
@@ -108,7 +108,7 @@ pub(super) fn gather(
     entries: Vec<Entry>,
     complaints: Vec<Complaint>,
 ) -> (UsersFile, Vec<Complaint>) {
-    let mut this = Gatherer { import, entries, complaints, users: Vec::new(), by_name: BTreeMap::new() };
+    let mut this = UserGatherer { import, entries, complaints, users: Vec::new(), by_name: BTreeMap::new() };
     this.find_users();
     for n in 0..this.entries.len() {
         this.judge_entry(n);
@@ -120,8 +120,8 @@ pub(super) fn gather(
     (file, this.complaints)
 }
 
-impl Gatherer<'_> {
-    fn complain(&mut self, at: &Position, stops: bool, what: impl Into<String>) {
+impl UserGatherer<'_> {
+    fn complain(&mut self, at: &FilePosition, stops: bool, what: impl Into<String>) {
         self.complaints.push(Complaint { file: at.file.clone(), line: at.line, what: what.into(), stops });
     }
 

@@ -92,12 +92,12 @@ const MAX_FILES: usize = 1024;
 
 /// A line of the file, or of one that it includes.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Position {
+struct FilePosition {
     file: Option<Arc<str>>,
     line: usize,
 }
 
-impl fmt::Display for Position {
+impl fmt::Display for FilePosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.file {
             Some(file) => write!(f, "line {} of {file}", self.line),
@@ -119,7 +119,7 @@ enum EntryState {
 /// One entry of the file.
 #[derive(Debug)]
 struct Entry {
-    at: Position,
+    at: FilePosition,
     name: String,
     check: Vec<Row>,
     reply: Vec<Row>,
@@ -143,7 +143,7 @@ struct Entry {
 /// A reply row that cannot be taken over.
 #[derive(Debug)]
 struct LostReply {
-    at: Position,
+    at: FilePosition,
     what: String,
     /// It says something to people, and limits nothing.
     is_message: bool,
@@ -184,8 +184,8 @@ impl Reader<'_> {
         self.end_entry();
     }
 
-    fn at(&self, line: usize) -> Position {
-        Position { file: self.file.clone(), line }
+    fn at(&self, line: usize) -> FilePosition {
+        FilePosition { file: self.file.clone(), line }
     }
 
     fn complain(&mut self, line: usize, what: impl Into<String>) {
