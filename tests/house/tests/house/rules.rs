@@ -306,41 +306,25 @@ fn every_crate_takes_the_workspace_lints() {
 }
 
 #[test]
-fn every_codec_is_fuzzed_from_a_corpus() {
+fn every_codec_is_fuzzed() {
     let root = root();
-    let fuzz = manifest(&root.join("fuzz/Cargo.toml"));
-    let bins =
-        fuzz.get("bin").and_then(|b| b.as_array()).expect("fuzz/Cargo.toml lists its targets as [[bin]]");
-    let listed: BTreeSet<&str> = bins.iter().filter_map(|b| b.get("name")?.as_str()).collect();
-    let mut breaches = Vec::new();
     let mut texts = String::new();
-    for entry in std::fs::read_dir(root.join("fuzz/fuzz_targets")).expect("there are fuzz targets").flatten()
-    {
-        let name = entry.file_name().to_string_lossy().trim_end_matches(".rs").to_owned();
+    for entry in std::fs::read_dir(root.join("fuzz/src")).expect("there are fuzz targets").flatten() {
         texts.push_str(&std::fs::read_to_string(entry.path()).expect("a target can be read"));
-        if !listed.contains(name.as_str()) {
-            breaches.push(format!("fuzz/fuzz_targets/{name}.rs: list it as a [[bin]] in fuzz/Cargo.toml"));
-        }
     }
-    for name in listed {
-        let corpus = root.join("fuzz/corpus").join(name);
-        if !std::fs::read_dir(corpus).is_ok_and(|mut files| files.next().is_some()) {
-            breaches.push(format!("fuzz/corpus/{name}: put some valid inputs there"));
-        }
-    }
+    let mut breaches = Vec::new();
     for member in members() {
         let codec = member.floor() == Some(0) && !UNFUZZED.iter().any(|(name, _)| *name == member.name);
         let ident = member.name.replace('-', "_");
         if codec && !texts.contains(&format!("{ident}::")) {
-            breaches
-                .push(format!("{}: no fuzz target calls it: write one in fuzz/fuzz_targets", member.name));
+            breaches.push(format!("{}: no fuzz target calls it: write one in fuzz/src/lib.rs", member.name));
         }
         let Ok(text) = std::fs::read_to_string(root.join(&member.path).join("src/fuzz.rs")) else { continue };
         for line in text.lines().filter_map(|l| l.strip_prefix("pub fn ")) {
             let function = line.split('(').next().unwrap_or_default();
             if !texts.contains(&format!("{ident}::fuzz::{function}")) {
                 breaches.push(format!(
-                    "{ident}::fuzz::{function} is in no fuzz target: write one in fuzz/fuzz_targets"
+                    "{ident}::fuzz::{function} is in no fuzz target: write one in fuzz/src/lib.rs"
                 ));
             }
         }

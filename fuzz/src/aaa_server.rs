@@ -2,9 +2,7 @@
 //! stream, with a host that finds users, hashes passwords and keeps records.
 //!
 //! The input is steps of an operation, a length and so many octets.
-#![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use usher_aaa::ledger::{Ledger, LedgerConfig};
@@ -164,7 +162,8 @@ impl Host {
     }
 }
 
-fuzz_target!(|data: &[u8]| {
+/// Takes the steps, and looks at the bounds after each.
+pub(crate) fn run(data: &[u8]) {
     let mut host = Host::new();
     let listener = DIAMETER_LISTENER;
     let conn = ConnId { owner: listener.owner, ..ConnId::accepted(0) };
@@ -206,4 +205,4 @@ fuzz_target!(|data: &[u8]| {
     host.server.handle(host.now, Input::Timeout);
     host.settle();
     assert_eq!(host.server.half_open(), 0, "a session that nobody goes on with is forgotten");
-});
+}
