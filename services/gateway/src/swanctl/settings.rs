@@ -3,6 +3,7 @@
 
 use super::SwanctlError;
 use alloc::borrow::ToOwned;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -10,6 +11,12 @@ use alloc::vec::Vec;
 const DEEPEST: usize = 16;
 /// Files, and sections, at most.
 const MOST: usize = 4096;
+/// Values of all sections, at most.
+const MOST_VALUES: usize = 65_536;
+/// Octets of all files, at most.
+const MOST_OCTETS: usize = 64 << 20;
+/// Sections and values that sections take from others, at most: each that is copied counts.
+const MOST_COPIES: usize = 262_144;
 /// Lines of the files that are included count from the file's number times this.
 const FILE: u64 = 1 << 32;
 
@@ -24,49 +31,85 @@ pub(super) struct SettingsSection {
     pub(super) line: Place,
     pub(super) values: Vec<(String, String, Place)>,
     pub(super) sections: Vec<(String, SettingsSection)>,
+    /// Where each name stands among the values, and among the sections.
+    value_index: BTreeMap<String, usize>,
+    section_index: BTreeMap<String, usize>,
+    /// Keys without a value: charon has none of that name then, and takes none from another section.
+    unset: BTreeSet<String>,
     /// Sections from which it takes what it lacks, by their paths.
     of: Vec<String>,
 }
 
 impl SettingsSection {
     pub(super) fn section(&self, name: &str) -> Option<&Self> {
-        self.sections.iter().find(|(n, _)| n == name).map(|(_, section)| section)
+        self.section_index.get(name).and_then(|n| self.sections.get(*n)).map(|(_, section)| section)
+    }
+    fn entry(&self, key: &str) -> Option<&(String, String, Place)> {
+        self.value_index.get(key).and_then(|n| self.values.get(*n))
     }
     pub(super) fn value(&self, key: &str) -> Option<&str> {
-        self.values.iter().find(|(k, ..)| k == key).map(|(_, value, _)| value.as_str())
+        self.entry(key).map(|(_, value, _)| value.as_str())
     }
     /// Where a value stands, or else the section.
     pub(super) fn line_of(&self, key: &str) -> Place {
-        self.values.iter().find(|(k, ..)| k == key).map_or(self.line, |(.., line)| *line)
+        self.entry(key).map_or(self.line, |(.., line)| *line)
     }
     /// A value takes the place of one of its name.
     fn set(&mut self, key: String, value: String, line: Place) {
-        self.values.retain(|(known, ..)| *known != key);
-        self.values.push((key, value, line));
+        self.unset.remove(&key);
+        match self.value_index.get(&key).and_then(|n| self.values.get_mut(*n)) {
+            Some((_, known, place)) => (*known, *place) = (value, line),
+            None => {
+                self.value_index.insert(key.clone(), self.values.len());
+                self.values.push((key, value, line));
+            }
+        }
+    }
+    fn push(&mut self, name: String, section: Self) {
+        self.section_index.insert(name.clone(), self.sections.len());
+        self.sections.push((name, section));
+    }
+    fn section_mut(&mut self, name: &str) -> Option<&mut Self> {
+        self.section_index.get(name).and_then(|n| self.sections.get_mut(*n)).map(|(_, section)| section)
     }
     /// A section goes on with one of its name.
     fn add(&mut self, name: String, section: Self) {
-        match self.sections.iter_mut().find(|(known, _)| *known == name) {
-            None => self.sections.push((name, section)),
-            Some((_, known)) => {
-                section.values.into_iter().for_each(|(key, value, line)| known.set(key, value, line));
-                section.sections.into_iter().for_each(|(name, section)| known.add(name, section));
-                known.of.extend(section.of);
+        match self.section_mut(&name) {
+            None => self.push(name, section),
+            Some(known) => {
+                let Self { values, sections, unset, of, .. } = section;
+                for (key, value, line) in values {
+                    if !unset.contains(&key) {
+                        known.set(key, value, line);
+                    }
+                }
+                sections.into_iter().for_each(|(name, section)| known.add(name, section));
+                known.unset.extend(unset);
+                known.of.extend(of);
             }
         }
     }
     /// Takes what it lacks from another.
     fn inherit(&mut self, other: &Self) {
         for (key, value, line) in &other.values {
-            if self.value(key).is_none() {
-                self.values.push((key.clone(), value.clone(), *line));
+            if self.value(key).is_none() && !self.unset.contains(key) {
+                self.set(key.clone(), value.clone(), *line);
             }
         }
         for (name, section) in &other.sections {
-            match self.sections.iter_mut().find(|(known, _)| known == name) {
-                Some((_, known)) => known.inherit(section),
-                None => self.sections.push((name.clone(), section.clone())),
+            match self.section_mut(name) {
+                Some(known) => known.inherit(section),
+                None => self.push(name.clone(), section.clone()),
             }
+        }
+        self.unset.extend(other.unset.iter().filter(|key| !self.value_index.contains_key(*key)).cloned());
+    }
+    /// Removes the values of keys that stand without one.
+    fn remove_unset(&mut self) {
+        if !self.unset.is_empty() {
+            self.values.retain(|(key, ..)| !self.unset.contains(key));
+            let index = self.values.iter().enumerate().map(|(n, (key, ..))| (key.clone(), n));
+            self.value_index = index.collect();
         }
     }
     fn at(&self, path: &str) -> Option<&Self> {
@@ -74,6 +117,10 @@ impl SettingsSection {
     }
     fn count(&self) -> usize {
         self.sections.iter().fold(1, |all, (_, section)| all + section.count())
+    }
+    /// Its sections and values, and those within it.
+    fn size(&self) -> usize {
+        self.sections.iter().fold(1 + self.values.len(), |all, (_, section)| all + section.size())
     }
 }
 
@@ -83,7 +130,7 @@ pub(super) struct SwanctlSettings {
     pub(super) root: SettingsSection,
     files: Vec<String>,
     /// Sections at the top that others take something from.
-    pub(super) templates: Vec<String>,
+    pub(super) templates: BTreeSet<String>,
 }
 
 impl SwanctlSettings {
@@ -106,6 +153,10 @@ struct SettingsReader<'a, 'i> {
     include: &'a mut Include<'i>,
     files: Vec<String>,
     open: Vec<(String, SettingsSection)>,
+    /// Sections, values and octets that were read.
+    sections: usize,
+    values: usize,
+    octets: usize,
 }
 
 /// A text, and how far it was read.
@@ -178,6 +229,10 @@ impl SettingsReader<'_, '_> {
     }
 
     fn read(&mut self, text: &str, begin: Place, depth: usize) -> Result<(), SwanctlError> {
+        self.octets = self.octets.saturating_add(text.len());
+        if self.octets > MOST_OCTETS {
+            return Err(self.wrong(begin, "all files have more than 64 MiB"));
+        }
         let mut at = SettingsCursor { rest: text, line: begin };
         loop {
             at.skip_lines();
@@ -210,11 +265,20 @@ impl SettingsReader<'_, '_> {
             if at.peek() == Some('=') {
                 at.next();
                 let value = self.value(&mut at)?;
-                if value.contains('\u{fffd}') {
+                if value.as_ref().is_some_and(|value| value.contains('\u{fffd}')) {
                     return Err(self.wrong(place, "the value has octets that are no UTF-8"));
                 }
+                self.values += 1;
+                if self.values > MOST_VALUES {
+                    return Err(
+                        self.wrong(place, &alloc::format!("there are more than {MOST_VALUES} values"))
+                    );
+                }
                 if let Some((_, section)) = self.open.last_mut() {
-                    section.set(name, value, place);
+                    match value {
+                        Some(value) => section.set(name, value, place),
+                        None => drop(section.unset.insert(name)),
+                    }
                 }
                 continue;
             }
@@ -235,17 +299,23 @@ impl SettingsReader<'_, '_> {
             if self.open.len() > DEEPEST {
                 return Err(self.wrong(place, "sections are too deep within each other"));
             }
+            self.sections += 1;
+            if self.sections > MOST {
+                return Err(self.wrong(place, &alloc::format!("there are more than {MOST} sections")));
+            }
             self.open.push((name, SettingsSection { line: place, of, ..SettingsSection::default() }));
         }
     }
 
-    /// The parts of a value, with one space between them.
-    fn value(&self, at: &mut SettingsCursor<'_>) -> Result<String, SwanctlError> {
+    /// The parts of a value, with one space between them; `None`: it has no part.
+    fn value(&self, at: &mut SettingsCursor<'_>) -> Result<Option<String>, SwanctlError> {
         let mut parts: Vec<String> = Vec::new();
         loop {
             at.skip(|c| matches!(c, ' ' | '\t' | '\r'));
             match at.peek() {
-                None | Some('#' | '}' | '\n') => return Ok(parts.join(" ")),
+                None | Some('#' | '}' | '\n') => {
+                    return Ok((!parts.is_empty()).then(|| parts.join(" ")));
+                }
                 Some('"') => {
                     let place = at.line;
                     at.next();
@@ -309,7 +379,7 @@ impl SettingsReader<'_, '_> {
 /// It is none.
 pub(super) fn read(text: &str, include: &mut Include<'_>) -> Result<SwanctlSettings, SwanctlError> {
     let open = alloc::vec![(String::new(), SettingsSection::default())];
-    let mut reader = SettingsReader { include, files: Vec::new(), open };
+    let mut reader = SettingsReader { include, files: Vec::new(), open, sections: 0, values: 0, octets: 0 };
     reader.read(text, 1, 0)?;
     if reader.open.len() > 1
         && let Some((name, section)) = reader.open.last()
@@ -318,40 +388,50 @@ pub(super) fn read(text: &str, include: &mut Include<'_>) -> Result<SwanctlSetti
     }
     let root = reader.open.pop().map(|(_, root)| root).unwrap_or_default();
     let mut whole = root.clone();
-    let mut templates = Vec::new();
-    resolve(&reader, &mut whole, &root, &mut templates, 0)?;
+    let mut resolver =
+        SectionResolver { reader: &reader, root: &root, templates: BTreeSet::new(), copies: 0 };
+    resolver.resolve(&mut whole, 0)?;
+    let templates = resolver.templates;
     if whole.count() > MOST {
-        return Err(reader.wrong(1, "there are too many sections"));
+        let what = alloc::format!("with what sections take from others there are more than {MOST} sections");
+        return Err(reader.wrong(1, &what));
     }
     Ok(SwanctlSettings { root: whole, files: reader.files, templates })
 }
 
-/// Sections take what they lack from others, and these from others again.
-fn resolve(
-    reader: &SettingsReader<'_, '_>,
-    section: &mut SettingsSection,
-    root: &SettingsSection,
-    templates: &mut Vec<String>,
-    depth: usize,
-) -> Result<(), SwanctlError> {
-    // Those that were copied to be read, and not only what is left of them.
-    if depth > DEEPEST || section.count() > MOST || templates.len() > MOST {
-        return Err(reader.wrong(section.line, "sections take too much from each other"));
+/// Copies what sections take from others.
+struct SectionResolver<'r, 'a, 'i> {
+    reader: &'r SettingsReader<'a, 'i>,
+    /// As it was read.
+    root: &'r SettingsSection,
+    templates: BTreeSet<String>,
+    /// Sections and values that were copied.
+    copies: usize,
+}
+
+impl SectionResolver<'_, '_, '_> {
+    /// Sections take what they lack from others, and these from others again.
+    fn resolve(&mut self, section: &mut SettingsSection, depth: usize) -> Result<(), SwanctlError> {
+        for path in core::mem::take(&mut section.of) {
+            let Some(other) = self.root.at(&path) else {
+                let what = alloc::format!("there is no section {path} to take something from");
+                return Err(self.reader.wrong(section.line, &what));
+            };
+            self.copies = self.copies.saturating_add(other.size());
+            if depth >= DEEPEST || self.copies > MOST_COPIES {
+                return Err(self.reader.wrong(section.line, "sections take too much from each other"));
+            }
+            self.templates.extend(path.split('.').next().map(str::to_owned));
+            let mut other = other.clone();
+            self.resolve(&mut other, depth + 1)?;
+            section.inherit(&other);
+        }
+        for (_, within) in &mut section.sections {
+            self.resolve(within, depth + 1)?;
+        }
+        section.remove_unset();
+        Ok(())
     }
-    for path in core::mem::take(&mut section.of) {
-        let Some(other) = root.at(&path) else {
-            let what = alloc::format!("there is no section {path} to take something from");
-            return Err(reader.wrong(section.line, &what));
-        };
-        templates.extend(path.split('.').next().map(str::to_owned));
-        let mut other = other.clone();
-        resolve(reader, &mut other, root, templates, depth + 1)?;
-        section.inherit(&other);
-    }
-    for (_, within) in &mut section.sections {
-        resolve(reader, within, root, templates, depth + 1)?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -380,7 +460,7 @@ mod tests {
             ("a = \"one\" two \"  three\"", "one two   three"),
             (r#"a = "one\ two\"\\\n""#, "one two\"\\\n"),
             ("a = \"one \\\n  two\nthree\"", "one   two\nthree"),
-            ("a =", ""),
+            ("a = \"\"", ""),
             ("a = first\na = second", "second"),
             ("a = gr\u{fc}n", "gr\u{fc}n"),
         ] {
@@ -406,6 +486,42 @@ mod tests {
         ] {
             assert!(alone(text).unwrap_err().to_string().contains(what), "{text}");
         }
+    }
+
+    /// A key without a value has none, and takes none from another section.
+    #[test]
+    fn a_key_without_a_value_has_none() {
+        for text in ["a =", "a = one\na =\n", "a = # one\n"] {
+            assert_eq!(values(text), [], "{text}");
+        }
+        assert_eq!(values("a =\na = one"), [("a".to_string(), "one".to_string())]);
+        let text = "base { a = 1\n b = 2 }\nc : base { a = }\nd : c { }\nd { b = }\nd { b = 3 }";
+        let root = alone(text).unwrap().root;
+        let [c, d] = ["c", "d"].map(|name| root.section(name).unwrap());
+        assert_eq!((c.value("a"), c.value("b")), (None, Some("2")));
+        assert_eq!((d.value("a"), d.value("b"), d.line_of("b")), (None, Some("3"), 6));
+        assert_eq!((c.values.len(), d.values.len()), (1, 1));
+    }
+
+    /// A file of many sections or values is refused at the line of the first that is too many, and soon.
+    #[test]
+    fn many_sections_and_values_are_refused_with_their_line() {
+        let begin = std::time::Instant::now();
+        let sections: String = (0..100_000).map(|n| alloc::format!("a{n:06} {{ }}\n")).collect();
+        let error = alone(&sections).unwrap_err();
+        assert_eq!(error.to_string(), "line 4097: there are more than 4096 sections");
+        let keys: String = (0..100_000).map(|n| alloc::format!("k{n:06} = x\n")).collect();
+        let error = alone(&alloc::format!("a {{\n{keys}}}\n")).unwrap_err();
+        assert_eq!(error.to_string(), "line 65538: there are more than 65536 values");
+        let keys: String = keys.lines().take(60_000).flat_map(|line| [line, "\n"]).collect();
+        assert_eq!(values(&keys).len(), 60_000);
+        // Each takes all from another: together that is too much.
+        let users: String = (0..1_000).map(|n| alloc::format!("u{n} : base {{ }}\n")).collect();
+        let error = alone(&alloc::format!("base {{\n{keys}}}\n{users}")).unwrap_err();
+        assert!(error.to_string().contains("take too much from each other"), "{error}");
+        let pairs: String = (0..8).map(|n| alloc::format!("p{n} : p{m}, p{m} {{ }}\n", m = n + 1)).collect();
+        assert!(alone(&alloc::format!("{pairs}p8 : p0, p0 {{ }}")).is_err());
+        assert!(begin.elapsed().as_secs() < 20, "{:?}", begin.elapsed());
     }
 
     #[test]
