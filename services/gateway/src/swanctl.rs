@@ -3,6 +3,7 @@
 
 mod connection;
 mod order;
+mod refusals;
 mod secrets;
 mod settings;
 mod words;
@@ -14,9 +15,15 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt::Write;
 use core::net::IpAddr;
+use refusals::Refusal;
 use secrets::Secret;
 use settings::{Place, SettingsSection};
-use words::{any, auth_of, is_certified, is_ikev1, list, quoted, range, words};
+use words::{
+    LocalScope, auth_of, is_certified, list, local_scope, peer_places, quoted, range, version, words,
+};
+
+/// Addresses and networks of all connections, at most: each is compared with each other.
+const MOST_PLACES: usize = 8192;
 
 /// What a `swanctl.conf` is here.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -47,21 +54,22 @@ pub fn import(text: &str, include: &mut Include<'_>) -> Result<Imported, Swanctl
     let settings = settings::read(text, include)?;
     let mut importer = Importer { shows: true, ..Importer::default() };
     importer.secrets(&settings.root);
+    let served = importer.select_connections(&settings.root);
     for (name, section) in &settings.root.sections {
         match name.as_str() {
             "connections" => {
                 importer.leave_values(section);
-                importer.connections(section);
+                importer.connections(&served);
             }
             "pools" => {
                 for (name, pool) in &section.sections {
                     importer.pool(name, pool);
                 }
             }
-            "authorities" => importer.authorities(&settings.root, section),
+            "authorities" => importer.authorities(&served, section),
             "secrets" => {}
             // Others have taken of it what it is for.
-            name if settings.templates.iter().any(|template| template == name) => {}
+            name if settings.templates.contains(name) => {}
             other => importer.leave(section.line, &alloc::format!("the section {other}")),
         }
     }
@@ -123,29 +131,81 @@ impl Importer {
             .for_each(|(key, value, line)| self.leave(*line, &alloc::format!("{key} = {value}")));
     }
 
+    /// The connections that charon has and ours can have, in the file's order. Others are named, and decide nothing: a client that one of
+    /// them would fit comes to another connection there, too.
+    fn select_connections<'a>(&mut self, root: &'a SettingsSection) -> Vec<&'a (String, SettingsSection)> {
+        let mut served = Vec::new();
+        for entry in root.section("connections").map(|all| &all.sections).into_iter().flatten() {
+            let (name, connection) = entry;
+            let reading = refusals::read_connection(connection);
+            if let Some(Refusal { place, why }) = reading.refusal {
+                let what = "it is not taken, as charon does not take it";
+                self.note(place, alloc::format!("the connection {name} {why}: {what}"));
+                continue;
+            }
+            let why = match version(connection) {
+                Some(1) => "is of IKEv1, which is not spoken",
+                Some(0 | 2)
+                    if peer_places(connection).0.is_empty() && peer_places(connection).1.is_none() =>
+                {
+                    "has addresses of one family on this side and of the other on its other side, and nobody comes to it"
+                }
+                Some(0 | 2) => {
+                    for (place, what) in reading.later {
+                        let more =
+                            "is of a release after strongSwan 5.9.8, which takes no connection with it";
+                        self.note(place, alloc::format!("{what} of the connection {name} {more}"));
+                    }
+                    for (place, what) in reading.unclear {
+                        self.stop(
+                            place,
+                            &alloc::format!(
+                                "{what} of the connection {name}, which charon may read otherwise,"
+                            ),
+                        );
+                    }
+                    served.push(entry);
+                    continue;
+                }
+                _ => "is of a version of IKE that nobody speaks",
+            };
+            self.note(
+                connection.line_of("version"),
+                alloc::format!("the connection {name} {why}: it is not taken"),
+            );
+        }
+        served
+    }
+
     /// Writes the connections, in the order in which they hold.
-    fn connections(&mut self, section: &SettingsSection) {
-        // Those of IKEv1 are told, and decide nothing.
-        let (old, all): (Vec<_>, Vec<_>) = section.sections.iter().partition(|(_, one)| is_ikev1(one));
-        self.listen(&all);
+    fn connections(&mut self, all: &[&(String, SettingsSection)]) {
+        self.listen(all);
         let sections: Vec<&SettingsSection> = all.iter().map(|(_, connection)| connection).collect();
+        if sections.iter().map(|connection| peer_places(connection).0.len()).sum::<usize>() > MOST_PLACES {
+            let what = alloc::format!(
+                "connections have more than {MOST_PLACES} addresses and networks, whose order"
+            );
+            return self.stop(0, &what);
+        }
         let (order, conflicts) = order::sort(&sections);
         for (name, connection) in conflicts.iter().map(|n| all[*n]) {
             let what = "is before another connection for some addresses and behind it for others: the order";
             self.stop(connection.line, &alloc::format!("{name} {what}"));
         }
-        let all = order.iter().map(|n| all[*n]).chain(old);
-        all.for_each(|(name, connection)| self.connection(name, connection));
+        order.iter().map(|n| all[*n]).for_each(|(name, connection)| self.connection(name, connection));
     }
 
     /// Writes where the gateway listens. Whom a connection serves at some of its addresses alone would be served at all.
     fn listen(&mut self, all: &[&(String, SettingsSection)]) {
-        let addresses = |connection: &SettingsSection| -> Option<Vec<String>> {
-            let value = connection.value("local_addrs").filter(|value| !any(value))?;
-            let mut all: Vec<String> = words(value).collect();
-            all.sort();
-            Some(all)
+        let addresses = |connection: &SettingsSection| match local_scope(connection) {
+            LocalScope::Addresses(all) => Some(all),
+            LocalScope::Families(_) | LocalScope::Both => None,
         };
+        for (name, connection) in all.iter().filter(|(_, one)| local_scope(one) == LocalScope::Both) {
+            let line = connection.line_of("local_addrs");
+            let what = "which has named addresses beside any,";
+            self.stop(line, &alloc::format!("local_addrs of the connection {name}, {what}"));
+        }
         let first = all.first().and_then(|(_, connection)| addresses(connection));
         let is_same = all.iter().all(|(_, connection)| addresses(connection) == first);
         let read =
@@ -171,15 +231,9 @@ impl Importer {
     }
 
     /// Takes where authorities say whether certificates still hold.
-    fn authorities(&mut self, root: &SettingsSection, section: &SettingsSection) {
+    fn authorities(&mut self, served: &[&(String, SettingsSection)], section: &SettingsSection) {
         self.leave_values(section);
-        let auths: Vec<String> = root
-            .section("connections")
-            .map(|all| all.sections.iter().filter(|(_, one)| !is_ikev1(one)))
-            .into_iter()
-            .flatten()
-            .map(|(_, connection)| auth_of(connection, "remote"))
-            .collect();
+        let auths: Vec<String> = served.iter().map(|(_, connection)| auth_of(connection, "remote")).collect();
         let certified = auths.iter().any(|auth| is_certified(auth));
         let looks = certified || auths.iter().any(|auth| auth == "eap-tls");
         let by_http =
@@ -210,6 +264,10 @@ impl Importer {
     }
 
     fn pool(&mut self, name: &str, pool: &SettingsSection) {
+        if let Some(Refusal { place, why }) = refusals::find_pool_refusal(pool) {
+            let what = "it is not taken, as charon does not take it";
+            return self.note(place, alloc::format!("the pool {name} {why}: {what}"));
+        }
         self.out.push_str("\n[[pool]]\n");
         self.text("name", name);
         for (key, value, line) in &pool.values {

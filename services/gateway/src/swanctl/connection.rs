@@ -4,8 +4,8 @@ use super::Importer;
 use super::secrets::secret_identity;
 use super::settings::{Place, SettingsSection};
 use super::words::{
-    any, auth_of, identity, is_any_identity, is_certified, is_ikev1, is_octets, is_side, list, no, number,
-    path, proposal, side_of, time, words, yes,
+    any_families, auth_of, auth_of_round, identity, is_any_identity, is_certified, is_octets, is_side, list,
+    no, number, path, peer_places, prefix, proposal, rounds_of, side_of, time, version, volume, words, yes,
 };
 use alloc::borrow::ToOwned;
 use alloc::string::{String, ToString};
@@ -41,27 +41,18 @@ impl Importer {
     }
 
     /// Writes where the other side is: whom this side calls, and who may call.
-    fn write_places(&mut self, connection: &SettingsSection, value: &str, line: Place) {
-        let mut networks = Vec::new();
-        for word in words(value) {
-            match word.to_ascii_lowercase().as_str() {
-                "%any4" => {
-                    networks.push("0.0.0.0/0".to_owned());
-                    continue;
-                }
-                "%any6" => {
-                    networks.push("::/0".to_owned());
-                    continue;
-                }
-                word if any(word) => return,
-                _ => {}
-            }
-            match usher_config::Prefix::parse(&word) {
-                Ok(_) => networks.push(word),
-                // A name is looked up there, and of a range no network is made.
-                Err(_) => return self.stop(line, &alloc::format!("{word} of remote_addrs")),
-            }
+    fn write_places(&mut self, connection: &SettingsSection) {
+        let line = connection.line_of("remote_addrs");
+        let (places, unknown) = peer_places(connection);
+        if let Some(word) = unknown {
+            // A name is looked up there, and of a range no network is made.
+            return self.stop(line, &alloc::format!("{word} of remote_addrs"));
         }
+        let is_there = |text: &str| places.iter().any(|place| place.text == text);
+        if is_there("0.0.0.0/0") && is_there("::/0") {
+            return;
+        }
+        let networks: Vec<String> = places.into_iter().map(|place| place.text).collect();
         // By EAP the other side begins, and where this one proves itself so, this one.
         let remote = auth_of(connection, "remote");
         if let Some(first) = networks.iter().find(|word| word.parse::<IpAddr>().is_ok())
@@ -79,38 +70,31 @@ impl Importer {
                 self.text("remote_address", first);
             }
         }
-        if !networks.is_empty() && !auth_of(connection, "local").starts_with("eap") {
+        if !auth_of(connection, "local").starts_with("eap") {
             self.set("from", &list(networks));
         }
     }
 
     pub(super) fn connection(&mut self, name: &str, connection: &SettingsSection) {
-        if is_ikev1(connection) {
-            return self.note(
-                connection.line,
-                alloc::format!("the connection {name} is of IKEv1, which is not spoken: it is not taken"),
-            );
-        }
         self.out.push_str("\n[[connection]]\n");
         self.text("name", name);
         // What strongSwan takes where nothing is said, and we otherwise.
         let (mut liveness, mut unique) = ("0 s".to_owned(), false);
         for (key, value, line) in &connection.values {
             match key.as_str() {
-                "version" if value == "0" => self.note(
+                "version" if version(connection) == Some(0) => self.note(
                     *line,
                     alloc::format!("the connection {name} is taken for IKEv2 alone: IKEv1 is not spoken"),
                 ),
-                "version" if value == "2" => {}
+                "version" => {}
                 "proposals" => {
                     self.proposals(value, *line, |words| Proposal::ike(words).err().map(|e| e.to_string()));
                 }
-                "remote_addrs" => self.write_places(connection, value, *line),
-                // Whoever comes to another address is kept out there: it is of the whole gateway here.
-                "local_addrs" => {}
-                "remote_port" => match value.parse::<u16>() {
-                    Ok(port) => self.set("remote_port", &port.to_string()),
-                    Err(_) => self.leave(*line, &alloc::format!("remote_port = {value}")),
+                // Of both together follows who may call.
+                "remote_addrs" | "local_addrs" => {}
+                "remote_port" => match number(value).map(u16::try_from) {
+                    Some(Ok(port)) => self.set("remote_port", &port.to_string()),
+                    _ => self.leave(*line, &alloc::format!("remote_port = {value}")),
                 },
                 "mobike" => self.set("mobike", if yes(value) { "true" } else { "false" }),
                 "fragmentation" => self.set("fragmentation", if yes(value) { "true" } else { "false" }),
@@ -124,8 +108,7 @@ impl Importer {
                 "pools" => self.set("pools", &list(words(value))),
                 "vips" => {
                     self.set("address", "true");
-                    let is_named = |word: &String| !any(word) && !matches!(&**word, "%any4" | "%any6");
-                    if words(value).any(|word| is_named(&word)) {
+                    if words(value).any(|word| any_families(&word) == [false, false]) {
                         let what = "is asked for there, and here any address";
                         self.note(*line, alloc::format!("vips = {value} of the connection {name} {what}"));
                     }
@@ -172,18 +155,10 @@ impl Importer {
                 key => self.leave(*line, &alloc::format!("{key} of the connection {name}")),
             }
         }
+        self.write_places(connection);
         self.text("liveness", &liveness);
         self.set("unique", if unique { "true" } else { "false" });
-        let side = |prefix: &str| {
-            let all: Vec<&SettingsSection> = connection
-                .sections
-                .iter()
-                .filter(|(name, _)| is_side(name, prefix))
-                .map(|(_, section)| section)
-                .collect();
-            all
-        };
-        let (local, remote) = (side("local"), side("remote"));
+        let (local, remote) = (rounds_of(connection, "local"), rounds_of(connection, "remote"));
         let round = alloc::format!("a further round of authentication of the connection {name}");
         local.iter().skip(1).for_each(|more| self.leave(more.line, &round));
         remote.iter().skip(1).for_each(|more| self.stop(more.line, &round));
@@ -259,7 +234,7 @@ impl Importer {
     fn side(&mut self, name: &str, section: &SettingsSection, ours: bool, other: Option<&str>) -> bool {
         let key = if ours { "local_auth" } else { "remote_auth" };
         let value = |key: &str| section.value(key);
-        let auth = &*value("auth").unwrap_or("pubkey").to_ascii_lowercase();
+        let auth = &*auth_of_round(section);
         let method = match auth {
             "eap-md5" => Some("md5"),
             "eap-mschapv2" | "eap" | "eap-dynamic" => Some("mschapv2"),
@@ -309,7 +284,7 @@ impl Importer {
                     self.methods.push(method);
                 }
             }
-            ("pubkey" | "rsa" | "ecdsa" | "ed25519" | "ed448", ..) => self.text(key, "certificate"),
+            ("pubkey" | "rsa" | "ecdsa", ..) => self.text(key, "certificate"),
             (auth, true, _) if auth.starts_with("pubkey-") => {
                 self.text(key, "certificate");
                 self.leave(section.line, &alloc::format!("which signatures auth = {auth} names"));
@@ -323,7 +298,7 @@ impl Importer {
         let certified = is_certified(auth);
         for (key, value, line) in &section.values {
             match key.as_str() {
-                "auth" | "id" | "eap_id" => {}
+                "auth" | "id" | "eap_id" | "round" => {}
                 "certs" if ours => self.certificate(name, value, *line),
                 "revocation" if !ours && certified => self.revocation(value, *line),
                 // Where nothing is looked at it asks for nothing more.
@@ -410,7 +385,7 @@ impl Importer {
         for (key, value, line) in &child.values {
             match key.as_str() {
                 "local_ts" | "remote_ts" => {
-                    let networks = |word: &String| usher_config::Prefix::parse(word).is_ok();
+                    let networks = |word: &String| prefix(word).is_some();
                     if value == "dynamic" {
                     } else if words(value).all(|word| networks(&word)) {
                         self.set(&key.replace("_ts", ""), &list(words(value)));
@@ -426,9 +401,13 @@ impl Importer {
                     Some(time) => self.text("rekey_after", &time),
                     None => self.leave(*line, &alloc::format!("rekey_time = {value}")),
                 },
-                "rekey_bytes" | "rekey_packets" => match number(value) {
+                "rekey_bytes" => match volume(value) {
                     Some(0) => {}
-                    Some(bytes) if key == "rekey_bytes" => self.text(key, &alloc::format!("{bytes} B")),
+                    Some(bytes) => self.text(key, &alloc::format!("{bytes} B")),
+                    None => self.leave(*line, &alloc::format!("{key} = {value}")),
+                },
+                "rekey_packets" => match number(value) {
+                    Some(0) => {}
                     Some(packets) if packets <= u32::MAX.into() => self.set(key, &packets.to_string()),
                     _ => self.leave(*line, &alloc::format!("{key} = {value}")),
                 },

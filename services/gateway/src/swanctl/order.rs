@@ -2,10 +2,9 @@
 //! `backend_manager.c`), and ours takes the first one that fits.
 
 use super::settings::SettingsSection;
-use super::words::{any, is_any_identity, side_of, words};
+use super::words::{PeerPlace, is_any_identity, peer_places, side_of, version};
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use usher_config::Prefix;
 
 /// A place of a connection's other side, and how well an address there fits.
@@ -22,37 +21,22 @@ struct OrderEntry {
     has_version: bool,
 }
 
-/// One address fits better than any network, and everywhere the least.
+/// One address fits better than any network.
 const ADDRESS: u32 = 129;
-const EVERYWHERE: u32 = 1;
 
 impl OrderEntry {
     fn read(connection: &SettingsSection) -> Self {
         let id = side_of(connection, "remote").and_then(|side| side.value("id"));
-        let everywhere =
-            |network: IpAddr| RemotePlace { prefix: Prefix { network, bits: 0 }, quality: EVERYWHERE };
-        let v4 = || everywhere(Ipv4Addr::UNSPECIFIED.into());
-        let v6 = || everywhere(Ipv6Addr::UNSPECIFIED.into());
-        let mut places = Vec::new();
-        for word in words(connection.value("remote_addrs").unwrap_or("%any")) {
-            match word.to_ascii_lowercase().as_str() {
-                "%any4" => places.push(v4()),
-                "%any6" => places.push(v6()),
-                word if any(word) => places.extend([v4(), v6()]),
-                word => match (word.parse::<IpAddr>(), Prefix::parse(word)) {
-                    (Ok(_), Ok(prefix)) => places.push(RemotePlace { prefix, quality: ADDRESS }),
-                    (_, Ok(prefix)) => {
-                        places.push(RemotePlace { quality: u32::from(prefix.bits) + 1, prefix })
-                    }
-                    // What stops the import has no place.
-                    _ => {}
-                },
-            }
-        }
+        let quality = |place: &PeerPlace| match (place.is_address, place.prefix.bits) {
+            (true, _) => ADDRESS,
+            (false, bits) => u32::from(bits) + 1,
+        };
+        let (places, _) = peer_places(connection);
+        let places = places.iter().map(|place| RemotePlace { prefix: place.prefix, quality: quality(place) });
         Self {
             identity: id.filter(|id| !is_any_identity(id)).map(str::to_ascii_lowercase),
-            places,
-            has_version: connection.value("version") == Some("2"),
+            places: places.collect(),
+            has_version: version(connection) == Some(2),
         }
     }
 

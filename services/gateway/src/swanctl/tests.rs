@@ -144,16 +144,16 @@ fn what_would_let_in_more_stops_the_import() {
     for (connection, remote, child) in [
         ("remote_addrs = gw.example.org", "", ""),
         ("remote_addrs = 10.0.0.1-10.0.0.9", "", ""),
+        ("remote_addrs = %Any", "", ""),
+        ("remote_addrs = 10.0.0.0 /8", "", ""),
         ("ppk_required = Yes", "", ""),
         ("proposals = cast128-md5-modp768", "", ""),
         ("remote2 { auth = eap-radius }", "", ""),
         ("Remote-b { auth = psk }", "", ""),
-        ("elsewhere { auth = psk }", "", ""),
         ("", "id = \"C=CH, CN=peer\"", ""),
         ("", "id = *.example.org", ""),
         ("", "id = keyid:00ff", ""),
         ("", "groups = staff", ""),
-        ("", "revocation = always", ""),
         ("", "auth = pubkey\ncacerts = ca.pem\ncert1 { file = x }", ""),
         ("", "cert_policy = 1.2.3", ""),
         ("", "auth = xauth", ""),
@@ -210,7 +210,14 @@ fn where_the_other_side_is_says_who_may_call() {
             "remote_address = \"2001:db8::9\"\nfrom = [\"10.0.0.0/8\", \"2001:db8::9\"]\n",
         ),
         ("%any4", "from = [\"0.0.0.0/0\"]\n"),
-        ("10.0.0.0/8, %Any", ""),
+        ("10.0.0.0/8, %any", ""),
+        ("gw.example.org, %any", ""),
+        ("0.0.0.0", "from = [\"0.0.0.0/0\"]\n"),
+        ("::", "from = [\"::/0\"]\n"),
+        ("0:0::0, 10.0.0.0/8", "from = [\"10.0.0.0/8\", \"::/0\"]\n"),
+        ("0.0.0.0, ::", ""),
+        ("%any4, %any6", ""),
+        ("", ""),
     ] {
         let made = with(&alloc::format!("remote_addrs = {addresses}"), "", "");
         let written = made.text.contains("from = ");
@@ -237,11 +244,176 @@ fn a_secret_that_ours_cannot_say_gives_way_to_no_other() {
     assert!(poisoned.left.iter().any(|(_, what)| what.contains("write secret_file")));
 }
 
+/// charon reads the version by `strtoul`.
 #[test]
 fn what_is_of_ikev1_is_no_connection_of_ours() {
-    let made = with("version = 1\nremote-xauth { auth = xauth }", "", "");
-    assert!(!made.text.contains("[[connection]]") && made.stops.is_empty(), "{}", made.text);
-    assert!(made.left[0].1.contains("is of IKEv1"), "{:?}", made.left);
+    for version in ["1", "0x1", "01", "4294967297"] {
+        let made = with(&alloc::format!("version = {version}\nremote-xauth {{ auth = xauth }}"), "", "");
+        assert!(!made.text.contains("[[connection]]") && made.stops.is_empty(), "{}", made.text);
+        assert!(made.left[0].1.contains("is of IKEv1"), "{version}: {:?}", made.left);
+    }
+    for version in ["3", "-1", "0x20"] {
+        let made = with(&alloc::format!("version = {version}"), "", "");
+        assert!(!made.text.contains("[[connection]]") && made.stops.is_empty(), "{}", made.text);
+        assert!(made.left[0].1.contains("of a version of IKE that nobody speaks"), "{:?}", made.left);
+    }
+    for (version, left) in [("2", 0), ("0x2", 0), ("02", 0), ("0", 1), ("0x0", 1)] {
+        let made = with(&alloc::format!("version = {version}"), "", "");
+        assert!(made.text.contains("[[connection]]"), "{version}");
+        assert_eq!(made.left.len(), left, "{version}: {:?}", made.left);
+    }
+}
+
+/// A key that charon does not know, or a value that it cannot read, discards the whole connection (`parse_rules` of its `vici_config.c`).
+#[test]
+fn what_charon_discards_is_no_connection_of_ours() {
+    for (connection, remote, child, why) in [
+        ("remote_adrs = 10.0.0.1", "", "", "unknown key remote_adrs"),
+        ("Remote_addrs = 10.0.0.1", "", "", "unknown key Remote_addrs"),
+        ("local_ts = 10.0.0.0/8", "", "", "unknown key local_ts"),
+        ("mobike = maybe", "", "", "mobike = maybe"),
+        ("mobike = \"\"", "", "", "mobike = "),
+        ("encap = accept", "", "", "encap = accept"),
+        ("fragmentation = true", "", "", "fragmentation = true"),
+        ("childless = yes", "", "", "childless = yes"),
+        ("unique = yes", "", "", "unique = yes"),
+        ("send_cert = no", "", "", "send_cert = no"),
+        ("dpd_delay = 1w", "", "", "dpd_delay = 1w"),
+        ("rekey_time = 1-2", "", "", "rekey_time = 1-2"),
+        ("version = two", "", "", "version = two"),
+        ("version = 08", "", "", "version = 08"),
+        ("dscp = 2", "", "", "dscp = 2"),
+        ("if_id_in = %uniq", "", "", "if_id_in = %uniq"),
+        ("vips = everything", "", "", "vips = everything"),
+        ("pools = gr\u{fc}n", "", "", "pools = gr\u{fc}n"),
+        ("proposals = aes128-sha256-x25519, aes128-sha256-modp4097", "", "", "aes128-sha256-modp4097"),
+        ("proposals = aes128-sha256-x25519, AES128-sha256-modp2048", "", "", "AES128-sha256-modp2048"),
+        ("proposals = aes128-sha256-x25519, aes128-sha256", "", "", "aes128-sha256"),
+        ("proposals = aes128-x25519", "", "", "aes128-x25519"),
+        ("proposals = aes128-aes128gcm16-sha256-x25519", "", "", "aes128-aes128gcm16"),
+        ("proposals = aes128gcm16-x25519", "", "", "aes128gcm16-x25519"),
+        ("proposals = aes128-sha256_96-x25519", "", "", "sha256_96"),
+        ("proposals = aes128-sha256-none", "", "", "aes128-sha256-none"),
+        ("elsewhere { auth = psk }", "", "", "unknown section elsewhere"),
+        ("", "auth = PUBKEY", "", "auth = PUBKEY"),
+        ("", "auth = ed25519", "", "auth = ed25519"),
+        ("", "auth = password", "", "auth = password"),
+        ("", "revocation = always", "", "revocation = always"),
+        ("", "ids = gw.test", "", "unknown key ids"),
+        ("", "id = \"CN=Z\u{fc}rich\"", "", "id = CN=Z\u{fc}rich"),
+        ("", "round = first", "", "round = first"),
+        ("", "ca1 { file = x }", "", "unknown section ca1"),
+        ("", "cert1 { path = x }", "", "unknown key path"),
+        ("", "cacert1 { }", "", "one of handle and file in cacert1"),
+        ("", "cert1 { file = x\nhandle = 00 }", "", "one of handle and file in cert1"),
+        ("", "", "remote_tss = 10.0.0.0/8", "unknown key remote_tss"),
+        ("", "", "ocsp = never", "unknown key ocsp"),
+        ("", "", "remote_ts = everywhere", "remote_ts = everywhere"),
+        ("", "", "policies = never", "policies = never"),
+        ("", "", "mode = bridge", "mode = bridge"),
+        ("", "", "start_action = begin", "start_action = begin"),
+        ("", "", "esp_proposals = aes128-sha256, sha256", "esp_proposals = sha256"),
+        ("", "", "esp_proposals = aes128gcm16, aes128gcm17", "aes128gcm17"),
+        ("", "", "ah_proposals = aes128", "ah_proposals = aes128"),
+        ("", "", "mark_in = 7/x", "mark_in = 7/x"),
+        ("", "", "mark_out = %same", "mark_out = %same"),
+        ("", "", "rekey_bytes = 5t", "rekey_bytes = 5t"),
+        ("", "", "tfc_padding = MTU", "tfc_padding = MTU"),
+        ("local_addrs = %any4\nremote_addrs = 2001:db8::/32", "", "", "addresses of one family on this side"),
+    ] {
+        let made = with(connection, remote, child);
+        let shown = alloc::format!("{connection} {remote} {child}: {:?}", made.left);
+        assert!(!made.text.contains("[[connection]]"), "{shown}\n{}", made.text);
+        assert_eq!(made.stops, [], "{shown}");
+        let is_named = |(line, what): &(usize, String)| {
+            *line > 0 && what.starts_with("the connection c ") && what.contains(why)
+        };
+        assert!(made.left.iter().any(is_named), "{shown}");
+    }
+    for (connection, remote, child) in [
+        ("aggressive = YES\npull = Disabled\ndscp = 101110\nkeyingtries = 010\nover_time = 5 H", "", ""),
+        ("proposals = aes128-sha256-x25519, aes256ctr-aesxcbc-prfsha512-ecp512bp, default", "", ""),
+        ("proposals = aes256gcm-sha384-modpnone-x448, chacha20poly1305-prfsha256-curve25519", "", ""),
+        ("esp_proposals =\nlocal_ts = \"\"\nunknown =", "", ""),
+        ("", "auth = Psk\nround = 0x1", ""),
+        ("", "", "esp_proposals = aes128gmac, null-md5, aes128-sha256-modp2048-esn, Default"),
+        ("", "", "start_action = trap|start\ndpd_action = restart\nclose_action = None"),
+        (
+            "",
+            "",
+            "mark_out = %unique-dir/0xff\nset_mark_in = %same/7\nif_id_out = %unique\ntfc_padding = mtu",
+        ),
+        ("", "", "rekey_bytes = 2 G\nlife_bytes = 5m\nreqid = 0x10\nhw_offload = auto\nanything { x = y }"),
+    ] {
+        let made = with(connection, remote, child);
+        assert!(made.text.contains("[[connection]]"), "{connection} {remote} {child}: {:?}", made.left);
+    }
+    assert!(with("", "", "rekey_bytes = 2 G").text.contains("rekey_bytes = \"2147483648 B\""));
+    assert!(with("rekey_time = 0x1d", "", "").text.contains("rekey_after = \"29 s\""));
+    // Releases after 5.9.8 take these, and that is said.
+    for (connection, child) in
+        [("ocsp = both", ""), ("proposals = aes128-sha256-x25519-ke1_mlkem768", ""), ("", "icmp = yes")]
+    {
+        let made = with(connection, "", child);
+        assert!(made.text.contains("[[connection]]") && made.stops.is_empty(), "{connection} {child}");
+        assert!(made.left.iter().any(|(_, what)| what.contains("after strongSwan 5.9.8")), "{:?}", made.left);
+    }
+    // What charon reads in part, or as it was built, stops the import.
+    let long = "x".repeat(600);
+    for (connection, remote) in [
+        ("mediation = no", ""),
+        ("dpd_delay = 00000000000000000001", ""),
+        ("", &*alloc::format!("id = {long}")),
+    ] {
+        assert_eq!(with(connection, remote, "").stops.len(), 1, "{connection} {remote}");
+    }
+}
+
+/// A client of a connection that charon discards comes to another one, there as well.
+#[test]
+fn a_discarded_connection_decides_nothing() {
+    let text = "connections {\n a { local_addrs = 192.0.2.1\n remote_adrs = 10.0.0.1\n remote { auth = eap-tls } }\n\
+                b { local { auth = psk\nid = gw.test }\nremote { auth = psk } }\n}\n\
+                secrets { ike { secret = \"a long secret\" } }\nauthorities { x { crl_uris = http://a/1.crl } }\n";
+    let made = alone(text).unwrap();
+    assert_eq!(made.stops, []);
+    assert_eq!(made.text.matches("[[connection]]").count(), 1, "{}", made.text);
+    assert!(made.text.contains("name = \"b\""), "{}", made.text);
+}
+
+/// `EAP-TLS` is `eap` without a method to charon, which knows methods behind `eap-` in small letters.
+#[test]
+fn methods_of_eap_are_read_as_charon_reads_them() {
+    for (auth, stops) in [("eap-MSCHAPV2", 0), ("EAP-MSCHAPV2", 1), ("Eap-tls", 1), ("eapx-tls", 1)] {
+        let made = with("", &alloc::format!("auth = {auth}"), "");
+        assert_eq!(made.stops.len(), stops, "{auth}: {:?}", made.stops);
+    }
+}
+
+/// The round with the lowest number is the first.
+#[test]
+fn rounds_stand_in_the_order_of_their_numbers() {
+    let text = "connections { c { local-1 { auth = pubkey\nround = 2 }\nlocal-2 { auth = psk\nround = 1\nid = gw.test }\n\
+                remote { auth = psk\nround = 1 } } }\nsecrets { ike { secret = \"a long secret\" } }\n";
+    let made = alone(text).unwrap();
+    assert!(
+        made.text.contains("local_auth = \"psk\"") && made.text.contains("local_id = \"gw.test\""),
+        "{}",
+        made.text
+    );
+    assert_eq!(made.stops, []);
+}
+
+/// An attribute that charon does not know discards the pool.
+#[test]
+fn a_pool_with_an_unknown_attribute_is_none() {
+    let made = |attribute: &str| {
+        alone(&alloc::format!("pools {{ p {{ addrs = 10.9.0.0/24\n{attribute}\n}} }}\n")).unwrap()
+    };
+    assert!(made("split_include = 10.0.0.0/8\n28673 = 1.2.3.4").text.contains("[[pool]]"));
+    let refused = made("dsn = 10.9.0.1");
+    assert!(!refused.text.contains("[[pool]]"), "{}", refused.text);
+    assert!(refused.left[0].1.starts_with("the pool p has an unknown attribute dsn"), "{:?}", refused.left);
 }
 
 #[test]
@@ -341,6 +513,13 @@ fn the_longest_prefix_holds_and_what_no_order_says_stops() {
         "nobody is both"
     );
     assert_eq!(order(&[("a", "remote_addrs = %any6", ""), ("b", wide, "")]), of("a b", 0), "nor at both");
+    assert_eq!(
+        order(&[("a", "remote_addrs = 0.0.0.0", ""), ("b", "remote_addrs = 2001:db8::/32", "")]),
+        of("a b", 0),
+        "nobody is at both"
+    );
+    assert_eq!(order(&[("a", "remote_addrs = 0.0.0.0", ""), ("b", wide, "")]), of("b a", 0));
+    assert_eq!(order(&[("a", "local_addrs = ::", ""), ("b", wide, "")]), of("a b", 0), "nor on this side");
     assert_eq!(order(&[("a", wide, "id = ann@x"), ("b", near, "")]), of("a b", 0), "neither is better");
     assert_eq!(order(&[("a", near, ""), ("b", wide, "id = ann@x")]), of("a b", 0), "neither is better");
     let (mixed, other) = ("remote_addrs = 10.0.0.0/8, 192.0.2.1", "remote_addrs = 10.1.0.0/16, 192.0.2.0/24");
@@ -505,6 +684,25 @@ fn addresses_of_this_side_are_of_the_gateway_where_all_connections_have_them() {
     assert_eq!(of("", "local_addrs = 192.0.2.1"), (None, 1));
     assert_eq!(of("local_addrs = 192.0.2.1", "local_addrs = 192.0.2.2"), (None, 2));
     assert_eq!(of("local_addrs = %any", ""), (None, 0));
+    assert_eq!(of("local_addrs = 0.0.0.0", "local_addrs = %any6"), (None, 0));
+    assert_eq!(of("local_addrs = 0.0.0.0", "local_addrs = 192.0.2.1"), (None, 1));
+    assert_eq!(of("local_addrs = %any, 192.0.2.1", ""), (None, 1), "that one is better there");
+    assert_eq!(of("local_addrs = %ANY", ""), (None, 1), "a name");
+    // Nobody of the other family comes to any address of one.
+    for (addresses, from) in [
+        ("local_addrs = 0.0.0.0", Some("[\"0.0.0.0/0\"]")),
+        ("local_addrs = %any6", Some("[\"::/0\"]")),
+        ("local_addrs = ::, %any4", None),
+        ("local_addrs = %any4\nremote_addrs = %any", Some("[\"0.0.0.0/0\"]")),
+        ("local_addrs = ::\nremote_addrs = 10.0.0.0/8, 2001:db8::/32", Some("[\"2001:db8::/32\"]")),
+    ] {
+        let made = with(addresses, "", "");
+        assert_eq!(made.stops, [], "{addresses}");
+        match from {
+            Some(from) => assert!(made.text.contains(&alloc::format!("from = {from}\n")), "{}", made.text),
+            None => assert!(!made.text.contains("from ="), "{}", made.text),
+        }
+    }
 }
 
 #[test]

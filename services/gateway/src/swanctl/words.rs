@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use core::fmt::Write;
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use usher_config::Prefix;
 
 /// A text as TOML has it.
@@ -39,26 +39,67 @@ pub(super) fn words(value: &str) -> impl Iterator<Item = String> {
     value.split(',').map(|word| word.trim().to_owned()).filter(|word| !word.is_empty())
 }
 
-/// A number as `strtoul` takes it: `0x` for hexadecimal, `0` for octal ones.
-pub(super) fn number(text: &str) -> Option<u64> {
-    match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
-        Some(digits) => u64::from_str_radix(digits, 16).ok(),
-        None if text.len() > 1 && text.starts_with('0') => u64::from_str_radix(text, 8).ok(),
-        None => text.parse().ok(),
+/// The number at the start of a text and what follows it, as C's `strtoul` reads it; without digits 0, and the whole text follows.
+pub(super) fn leading_number(text: &str, base: u32) -> (u64, &str) {
+    let blank = |c| matches!(c, ' ' | '\t'..='\r');
+    let rest = text.trim_start_matches(blank);
+    let is_negative = rest.starts_with('-');
+    let rest = rest.strip_prefix(['-', '+']).unwrap_or(rest);
+    let is_hexadecimal = |rest: &&str| rest.starts_with(|c: char| c.is_ascii_hexdigit());
+    let (base, digits) = match behind(rest, "0x").filter(is_hexadecimal) {
+        Some(digits) if base == 0 => (16, digits),
+        _ if base == 0 && rest.starts_with('0') => (8, rest),
+        _ if base == 0 => (10, rest),
+        _ => (base, rest),
+    };
+    let end = digits.find(|c: char| !c.is_digit(base)).unwrap_or(digits.len());
+    if end == 0 {
+        return (0, text);
     }
+    let value = u64::from_str_radix(&digits[..end], base).unwrap_or(u64::MAX);
+    (if is_negative { value.wrapping_neg() } else { value }, &digits[end..])
 }
 
-/// `4h`, `90s`, `1d`, a number of seconds.
-pub(super) fn time(value: &str) -> Option<String> {
-    let value = value.trim();
-    let (digits, unit) = match value.char_indices().last()? {
-        (end, 's' | 'S') => (&value[..end], "s"),
-        (end, 'm' | 'M') => (&value[..end], "min"),
-        (end, 'h' | 'H') => (&value[..end], "h"),
-        (end, 'd' | 'D') => (&value[..end], "d"),
-        _ => (value, "s"),
+/// A number of charon's: `0x` begins hexadecimal ones, `0` octal ones. Those with a sign that it wraps are none here.
+pub(super) fn number(text: &str) -> Option<u64> {
+    let (value, rest) = leading_number(text, 0);
+    (rest.is_empty() && !text.contains('-')).then_some(value)
+}
+
+/// `4h`, `90s`, `1d`, a number of seconds: the number and our unit.
+pub(super) fn split_time(value: &str) -> Option<(u64, &'static str)> {
+    let (number, rest) = leading_number(value, 0);
+    let unit = match rest.trim_start_matches(' ') {
+        "" | "s" | "S" => "s",
+        "m" | "M" => "min",
+        "h" | "H" => "h",
+        "d" | "D" => "d",
+        _ => return None,
     };
-    Some(alloc::format!("{} {unit}", number(digits.trim())?))
+    Some((number, unit))
+}
+
+pub(super) fn time(value: &str) -> Option<String> {
+    let (number, unit) = split_time(value).filter(|_| !value.contains('-'))?;
+    Some(alloc::format!("{number} {unit}"))
+}
+
+/// `1000`, `500m`, `2 g`: the number and the octets of its unit.
+pub(super) fn split_volume(value: &str) -> Option<(u64, u64)> {
+    let (number, rest) = leading_number(value, 0);
+    let unit = match rest.trim_start_matches(' ') {
+        "" => 1,
+        "k" | "K" => 1 << 10,
+        "m" | "M" => 1 << 20,
+        "g" | "G" => 1 << 30,
+        _ => return None,
+    };
+    Some((number, unit))
+}
+
+pub(super) fn volume(value: &str) -> Option<u64> {
+    let (number, unit) = split_volume(value).filter(|_| !value.contains('-'))?;
+    number.checked_mul(unit)
 }
 
 /// Whether an identity is everybody's.
@@ -171,10 +212,90 @@ pub(super) fn no(value: &str) -> bool {
     matches!(&*value, "no" | "false" | "0" | "disabled")
 }
 
-/// Whether these addresses are all there are.
-pub(super) fn any(addresses: &str) -> bool {
-    let all = ["%any", "0.0.0.0", "::"];
-    addresses.split(',').any(|word| all.iter().any(|any| word.trim().eq_ignore_ascii_case(any)))
+/// Whether a word is any address of IPv4, and of IPv6. Only `%any` is both. Names hold in small letters alone: charon looks `%ANY` up in the DNS.
+pub(super) fn any_families(word: &str) -> [bool; 2] {
+    match word {
+        "%any" => [true, true],
+        "%any4" => [true, false],
+        "%any6" => [false, true],
+        word => match word.parse::<IpAddr>() {
+            Ok(address) if address.is_unspecified() => [address.is_ipv4(), address.is_ipv6()],
+            _ => [false, false],
+        },
+    }
+}
+
+/// Where this side of a connection is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum LocalScope {
+    /// At any address of IPv4, of IPv6, or of both.
+    Families([bool; 2]),
+    /// At these addresses alone, sorted.
+    Addresses(Vec<String>),
+    /// At any address, and at named ones, which charon prefers.
+    Both,
+}
+
+pub(super) fn local_scope(connection: &SettingsSection) -> LocalScope {
+    let all: Vec<String> = words(connection.value("local_addrs").unwrap_or_default()).collect();
+    if all.is_empty() {
+        return LocalScope::Families([true, true]);
+    }
+    let mut families = [false, false];
+    let mut named = Vec::new();
+    for word in all {
+        match any_families(&word) {
+            [false, false] => named.push(word),
+            [v4, v6] => families = [families[0] || v4, families[1] || v6],
+        }
+    }
+    named.sort();
+    match (families, named.is_empty()) {
+        ([false, false], _) => LocalScope::Addresses(named),
+        (families, true) => LocalScope::Families(families),
+        _ => LocalScope::Both,
+    }
+}
+
+/// A network, or an address. What has blanks within is a name to charon.
+pub(super) fn prefix(word: &str) -> Option<Prefix> {
+    Prefix::parse(word).ok().filter(|_| !word.contains(char::is_whitespace))
+}
+
+/// A place of a connection's other side: an address or a network.
+pub(super) struct PeerPlace {
+    /// As the file has it, or `0.0.0.0/0` or `::/0`.
+    pub(super) text: String,
+    pub(super) prefix: Prefix,
+    pub(super) is_address: bool,
+}
+
+/// Where the other side of a connection is, and the first word that ours cannot say: a name or a range. Of this side's families alone.
+pub(super) fn peer_places(connection: &SettingsSection) -> (Vec<PeerPlace>, Option<String>) {
+    let (mut places, mut unknown) = (Vec::new(), None);
+    let mut any = [false, false];
+    let all: Vec<String> = words(connection.value("remote_addrs").unwrap_or_default()).collect();
+    let everywhere = Vec::from(["%any".to_owned()]);
+    for word in if all.is_empty() { everywhere } else { all } {
+        match (any_families(&word), prefix(&word)) {
+            ([false, false], Some(prefix)) => {
+                places.push(PeerPlace { is_address: !word.contains('/'), text: word, prefix });
+            }
+            ([false, false], None) => unknown = unknown.or(Some(word)),
+            ([v4, v6], _) => any = [any[0] || v4, any[1] || v6],
+        }
+    }
+    let whole: [(&str, IpAddr); 2] =
+        [("0.0.0.0/0", Ipv4Addr::UNSPECIFIED.into()), ("::/0", Ipv6Addr::UNSPECIFIED.into())];
+    for ((text, network), _) in whole.into_iter().zip(any).filter(|(_, is_any)| *is_any) {
+        let prefix = Prefix { network, bits: 0 };
+        places.push(PeerPlace { text: text.to_owned(), prefix, is_address: false });
+    }
+    if let LocalScope::Families([v4, v6]) = local_scope(connection) {
+        places.retain(|place| if place.prefix.network.is_ipv4() { v4 } else { v6 });
+    }
+    // A name of somebody within all addresses says nothing more.
+    (places, unknown.filter(|_| any != [true, true]))
 }
 
 /// Whether a section of a connection is one of these: whatever follows tells them apart.
@@ -182,17 +303,31 @@ pub(super) fn is_side(section: &str, side: &str) -> bool {
     section.get(..side.len()).is_some_and(|start| start.eq_ignore_ascii_case(side))
 }
 
-/// The first round of a side of a connection.
-pub(super) fn side_of<'a>(connection: &'a SettingsSection, side: &str) -> Option<&'a SettingsSection> {
-    connection.sections.iter().find(|(name, _)| is_side(name, side)).map(|(_, section)| section)
+/// The rounds of a side of a connection, in their order.
+pub(super) fn rounds_of<'a>(connection: &'a SettingsSection, side: &str) -> Vec<&'a SettingsSection> {
+    let all = connection.sections.iter().filter(|(name, _)| is_side(name, side));
+    let mut all: Vec<&SettingsSection> = all.map(|(_, section)| section).collect();
+    all.sort_by_key(|section| section.value("round").and_then(number).unwrap_or(0) & u64::from(u32::MAX));
+    all
 }
 
-/// How the other side of a connection proves who it is, and how this one.
+/// The first round of a side of a connection.
+pub(super) fn side_of<'a>(connection: &'a SettingsSection, side: &str) -> Option<&'a SettingsSection> {
+    rounds_of(connection, side).first().copied()
+}
+
+/// The method of a round. charon knows those of EAP behind `eap-` in small letters alone.
+pub(super) fn auth_of_round(section: &SettingsSection) -> String {
+    let auth = section.value("auth").unwrap_or("pubkey");
+    match auth.to_ascii_lowercase() {
+        lower if lower.starts_with("eap") && !auth.starts_with("eap-") => "eap".to_owned(),
+        lower => lower,
+    }
+}
+
+/// How the other side of a connection proves who it is, or this one.
 pub(super) fn auth_of(connection: &SettingsSection, side: &str) -> String {
-    side_of(connection, side)
-        .and_then(|section| section.value("auth"))
-        .unwrap_or("pubkey")
-        .to_ascii_lowercase()
+    side_of(connection, side).map_or_else(|| "pubkey".to_owned(), auth_of_round)
 }
 
 /// Whether a side proves who it is by a certificate in IKE itself.
@@ -200,7 +335,8 @@ pub(super) fn is_certified(auth: &str) -> bool {
     auth != "psk" && !auth.starts_with("eap") && !auth.starts_with("xauth")
 }
 
-/// Whether a connection is of IKEv1, which is not spoken.
-pub(super) fn is_ikev1(connection: &SettingsSection) -> bool {
-    connection.value("version") == Some("1")
+/// The version of IKE that a connection is of, as charon's number: 0 is any; `None`: it is none that charon reads.
+pub(super) fn version(connection: &SettingsSection) -> Option<u32> {
+    let number = number(connection.value("version").unwrap_or("0"))?;
+    u32::try_from(number & u64::from(u32::MAX)).ok()
 }

@@ -1,0 +1,503 @@
+//! What charon refuses. A key that it does not know, or a value that it cannot read, discards the whole connection: `parse_rules` of
+//! `vici_config.c` in strongSwan 5.9.8, behind `load_conns.c` of swanctl. Keys hold in small letters alone.
+
+use super::settings::{Place, SettingsSection};
+use super::words::{any_families, is_side, leading_number, prefix, split_time, split_volume};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+/// Why charon has no connection, or no pool, of a section.
+pub(super) struct Refusal {
+    pub(super) place: Place,
+    /// What follows its name.
+    pub(super) why: String,
+}
+
+/// How charon reads a connection.
+#[derive(Default)]
+pub(super) struct ConnectionReading {
+    /// The first refusal.
+    pub(super) refusal: Option<Refusal>,
+    /// What only releases after 5.9.8 know.
+    pub(super) later: Vec<(Place, String)>,
+    /// What charon may read otherwise than ours.
+    pub(super) unclear: Vec<(Place, String)>,
+}
+
+/// How charon reads a value.
+#[derive(Clone, Copy)]
+enum ValueKind {
+    Boolean,
+    Number,
+    /// A number in base 2.
+    Binary,
+    Time,
+    Volume,
+    Mark,
+    SetMark,
+    InterfaceId,
+    Padding,
+    Action,
+    Auth,
+    /// One of these words, in capitals or not.
+    Words(&'static [&'static str]),
+    Identity,
+    Text,
+    Host,
+    Selector,
+    Proposal(ProposalProtocol),
+    /// A file, which nobody looks at here.
+    File,
+    /// It depends on how strongSwan was built.
+    BuildOption,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ProposalProtocol {
+    Ike,
+    Esp,
+    Ah,
+}
+
+/// How a value is read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum ValueReading {
+    Readable,
+    Unreadable,
+    /// By releases after 5.9.8.
+    Later,
+    Unclear,
+}
+
+type Keys = &'static [(&'static str, ValueKind)];
+
+/// What swanctl sends as lists.
+const LISTS: &[&str] = &[
+    "local_addrs",
+    "remote_addrs",
+    "proposals",
+    "esp_proposals",
+    "ah_proposals",
+    "local_ts",
+    "remote_ts",
+    "vips",
+    "pools",
+    "groups",
+    "cert_policy",
+    "certs",
+    "cacerts",
+    "pubkeys",
+];
+
+const CONNECTION_LISTS: Keys = &[
+    ("local_addrs", ValueKind::Text),
+    ("remote_addrs", ValueKind::Text),
+    ("proposals", ValueKind::Proposal(ProposalProtocol::Ike)),
+    ("vips", ValueKind::Host),
+    ("pools", ValueKind::Text),
+];
+
+const CONNECTION_KEYS: Keys = &[
+    ("version", ValueKind::Number),
+    ("aggressive", ValueKind::Boolean),
+    ("pull", ValueKind::Boolean),
+    ("dscp", ValueKind::Binary),
+    ("encap", ValueKind::Boolean),
+    ("mobike", ValueKind::Boolean),
+    ("dpd_delay", ValueKind::Time),
+    ("dpd_timeout", ValueKind::Time),
+    ("fragmentation", ValueKind::Words(&["yes", "accept", "no", "force"])),
+    ("childless", ValueKind::Words(&["allow", "never", "force"])),
+    ("send_certreq", ValueKind::Boolean),
+    ("send_cert", ValueKind::Words(&["ifasked", "always", "never"])),
+    ("keyingtries", ValueKind::Number),
+    ("unique", ValueKind::Words(&["never", "no", "replace", "keep"])),
+    ("local_port", ValueKind::Number),
+    ("remote_port", ValueKind::Number),
+    ("reauth_time", ValueKind::Time),
+    ("rekey_time", ValueKind::Time),
+    ("over_time", ValueKind::Time),
+    ("rand_time", ValueKind::Time),
+    ("ppk_id", ValueKind::Identity),
+    ("ppk_required", ValueKind::Boolean),
+    ("if_id_in", ValueKind::InterfaceId),
+    ("if_id_out", ValueKind::InterfaceId),
+    ("mediation", ValueKind::BuildOption),
+    ("mediated_by", ValueKind::BuildOption),
+    ("mediation_peer", ValueKind::BuildOption),
+];
+
+const ROUND_LISTS: Keys = &[
+    ("groups", ValueKind::Identity),
+    ("cert_policy", ValueKind::Identity),
+    ("certs", ValueKind::File),
+    ("cacerts", ValueKind::File),
+    ("pubkeys", ValueKind::File),
+];
+
+const ROUND_KEYS: Keys = &[
+    ("auth", ValueKind::Auth),
+    ("id", ValueKind::Identity),
+    ("ca_id", ValueKind::Identity),
+    ("aaa_id", ValueKind::Identity),
+    ("eap_id", ValueKind::Identity),
+    ("xauth_id", ValueKind::Identity),
+    ("revocation", ValueKind::Words(&["strict", "ifuri", "relaxed"])),
+    ("round", ValueKind::Number),
+];
+
+const CERTIFICATE_KEYS: Keys = &[
+    ("handle", ValueKind::Text),
+    ("slot", ValueKind::Number),
+    ("module", ValueKind::Text),
+    ("file", ValueKind::Text),
+];
+
+const CHILD_LISTS: Keys = &[
+    ("ah_proposals", ValueKind::Proposal(ProposalProtocol::Ah)),
+    ("esp_proposals", ValueKind::Proposal(ProposalProtocol::Esp)),
+    ("local_ts", ValueKind::Selector),
+    ("remote_ts", ValueKind::Selector),
+];
+
+const CHILD_KEYS: Keys = &[
+    ("updown", ValueKind::Text),
+    ("hostaccess", ValueKind::Boolean),
+    ("mode", ValueKind::Words(&["tunnel", "transport", "transport_proxy", "beet", "drop", "pass"])),
+    ("policies", ValueKind::Boolean),
+    ("policies_fwd_out", ValueKind::Boolean),
+    ("replay_window", ValueKind::Number),
+    ("rekey_time", ValueKind::Time),
+    ("life_time", ValueKind::Time),
+    ("rand_time", ValueKind::Time),
+    ("rekey_bytes", ValueKind::Volume),
+    ("life_bytes", ValueKind::Volume),
+    ("rand_bytes", ValueKind::Volume),
+    ("rekey_packets", ValueKind::Number),
+    ("life_packets", ValueKind::Number),
+    ("rand_packets", ValueKind::Number),
+    ("dpd_action", ValueKind::Action),
+    ("start_action", ValueKind::Action),
+    ("close_action", ValueKind::Action),
+    ("ipcomp", ValueKind::Boolean),
+    ("inactivity", ValueKind::Time),
+    ("reqid", ValueKind::Number),
+    ("mark_in", ValueKind::Mark),
+    ("mark_in_sa", ValueKind::Boolean),
+    ("mark_out", ValueKind::Mark),
+    ("set_mark_in", ValueKind::SetMark),
+    ("set_mark_out", ValueKind::SetMark),
+    ("tfc_padding", ValueKind::Padding),
+    ("priority", ValueKind::Number),
+    ("interface", ValueKind::Text),
+    ("hw_offload", ValueKind::Words(&["no", "yes", "auto"])),
+    ("sha256_96", ValueKind::Boolean),
+    ("copy_df", ValueKind::Boolean),
+    ("copy_ecn", ValueKind::Boolean),
+    ("copy_dscp", ValueKind::Words(&["no", "in", "out", "yes"])),
+    ("if_id_in", ValueKind::InterfaceId),
+    ("if_id_out", ValueKind::InterfaceId),
+    // Labels hold where strongSwan was built with SELinux, and stop the import.
+    ("label", ValueKind::Identity),
+    ("label_mode", ValueKind::Words(&["system", "simple", "selinux"])),
+];
+
+/// Keys, and words of keys, of releases after 5.9.8.
+const LATER_CONNECTION_KEYS: &[&str] = &["ocsp"];
+const LATER_CHILD_KEYS: &[&str] = &["icmp", "per_cpu_sas"];
+const LATER_WORDS: &[(&str, &str)] =
+    &[("childless", "prefer"), ("mode", "iptfs"), ("hw_offload", "crypto"), ("hw_offload", "packet")];
+
+const POOL_ATTRIBUTES: &[&str] = &[
+    "addrs",
+    "address",
+    "dns",
+    "nbns",
+    "dhcp",
+    "netmask",
+    "server",
+    "subnet",
+    "split_include",
+    "split_exclude",
+];
+
+/// Reads a connection as charon does.
+pub(super) fn read_connection(connection: &SettingsSection) -> ConnectionReading {
+    let mut reading = ConnectionReading::default();
+    reading.read_values(connection, (CONNECTION_KEYS, CONNECTION_LISTS, LATER_CONNECTION_KEYS));
+    for (name, section) in &connection.sections {
+        if name.eq_ignore_ascii_case("children") {
+            // Values beside CHILD_SAs, and sections within them, are ignored.
+            for (_, child) in &section.sections {
+                reading.read_values(child, (CHILD_KEYS, CHILD_LISTS, LATER_CHILD_KEYS));
+            }
+        } else if is_side(name, "local") || is_side(name, "remote") {
+            reading.read_values(section, (ROUND_KEYS, ROUND_LISTS, &[]));
+            for (name, certificate) in &section.sections {
+                reading.read_certificate(name, certificate);
+            }
+        } else {
+            reading.refuse(section.line, alloc::format!("has an unknown section {name}"));
+        }
+    }
+    reading
+}
+
+/// Why charon has no pool of a section.
+pub(super) fn find_pool_refusal(pool: &SettingsSection) -> Option<Refusal> {
+    let is_known = |key: &str| POOL_ATTRIBUTES.contains(&key) || is_number(key);
+    let (key, _, place) =
+        pool.values.iter().find(|(key, value, _)| !(is_known(key) || list_items(value).is_empty()))?;
+    Some(Refusal { place: *place, why: alloc::format!("has an unknown attribute {key}") })
+}
+
+impl ConnectionReading {
+    fn refuse(&mut self, place: Place, why: String) {
+        self.refusal.get_or_insert(Refusal { place, why });
+    }
+
+    /// Reads values by the keys, the lists, and the keys of later releases that a section may have.
+    fn read_values(&mut self, section: &SettingsSection, (keys, lists, later): (Keys, Keys, &[&str])) {
+        for (key, value, place) in &section.values {
+            let is_list = LISTS.iter().any(|list| list.eq_ignore_ascii_case(key));
+            let items = if is_list { list_items(value) } else { Vec::from([value.as_str()]) };
+            // Of an empty list nothing is sent.
+            if items.is_empty() {
+                continue;
+            }
+            let known = if is_list { lists } else { keys };
+            let Some((_, kind)) = known.iter().find(|(name, _)| name == key) else {
+                if later.contains(&key.as_str()) {
+                    self.later.push((*place, key.clone()));
+                } else {
+                    self.refuse(*place, alloc::format!("has an unknown key {key}"));
+                }
+                continue;
+            };
+            for item in items {
+                let shown = || alloc::format!("{key} = {item}");
+                match kind.read(key, item) {
+                    ValueReading::Readable => {}
+                    ValueReading::Later => self.later.push((*place, shown())),
+                    ValueReading::Unclear => self.unclear.push((*place, shown())),
+                    ValueReading::Unreadable => {
+                        self.refuse(
+                            *place,
+                            alloc::format!("has a value that charon cannot read, {}", shown()),
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    /// Certificates of a round, each in a section of its own.
+    fn read_certificate(&mut self, name: &str, section: &SettingsSection) {
+        if !(is_side(name, "cert") || is_side(name, "cacert")) {
+            return self.refuse(section.line, alloc::format!("has an unknown section {name}"));
+        }
+        self.read_values(section, (CERTIFICATE_KEYS, &[], &[]));
+        if section.value("handle").is_some() == section.value("file").is_some() {
+            self.refuse(section.line, alloc::format!("needs one of handle and file in {name}"));
+        }
+    }
+}
+
+/// The items of a list: only spaces are trimmed.
+fn list_items(value: &str) -> Vec<&str> {
+    value.split(',').map(|item| item.trim_matches(' ')).filter(|item| !item.is_empty()).collect()
+}
+
+fn is_number(text: &str) -> bool {
+    leading_number(text, 0).1.is_empty()
+}
+
+/// Whether a text is one of these words, in capitals or not.
+fn is_word(words: &[&str], text: &str) -> bool {
+    words.iter().any(|word| word.eq_ignore_ascii_case(text))
+}
+
+impl ValueKind {
+    /// Octets that charon reads: what follows them it passes over.
+    const fn limit(self) -> usize {
+        match self {
+            Self::Number | Self::Binary | Self::Time | Self::Volume | Self::Padding => 15,
+            Self::Mark | Self::SetMark | Self::InterfaceId => 31,
+            Self::Auth | Self::Host => 63,
+            Self::Text | Self::File => usize::MAX,
+            _ => 511,
+        }
+    }
+
+    fn read(self, key: &str, value: &str) -> ValueReading {
+        if matches!(self, Self::File) {
+            return ValueReading::Readable;
+        }
+        // In the C locale, which charon has, nothing else can be printed.
+        if !value.bytes().all(|octet| matches!(octet, b' '..=b'~')) {
+            return ValueReading::Unreadable;
+        }
+        if value.len() > self.limit() {
+            return ValueReading::Unclear;
+        }
+        let is_readable = match self {
+            Self::Boolean => is_word(&["yes", "true", "enabled", "1", "no", "false", "disabled", "0"], value),
+            Self::Number => is_number(value),
+            Self::Binary => leading_number(value, 2).1.is_empty(),
+            Self::Time => split_time(value).is_some(),
+            Self::Volume => split_volume(value).is_some(),
+            Self::Mark => is_mark(value, &["%unique-dir", "%unique"]),
+            Self::SetMark => is_mark(value, &["%same"]),
+            Self::InterfaceId => is_word(&["%unique", "%unique-dir"], value) || is_number(value),
+            Self::Padding => value == "mtu" || is_number(value),
+            Self::Action => is_action(value),
+            Self::Auth => is_auth(value),
+            Self::Words(words) => {
+                let later = LATER_WORDS.iter().filter(|(name, _)| *name == key).map(|(_, word)| word);
+                if later.into_iter().any(|word| word.eq_ignore_ascii_case(value)) {
+                    return ValueReading::Later;
+                }
+                is_word(words, value)
+            }
+            Self::Host => any_families(value) != [false, false] || value.parse::<IpAddr>().is_ok(),
+            Self::Selector => is_selector(value),
+            Self::Proposal(protocol) => return read_proposal(protocol, value),
+            Self::BuildOption => return ValueReading::Unclear,
+            Self::Identity | Self::Text | Self::File => true,
+        };
+        if is_readable { ValueReading::Readable } else { ValueReading::Unreadable }
+    }
+}
+
+/// A mark with its mask: a number, or one of these words.
+fn is_mark(value: &str, words: &[&str]) -> bool {
+    let (mark, mask) = value.split_once('/').unwrap_or((value, ""));
+    (is_word(words, mark) || is_number(mark)) && is_number(mask)
+}
+
+fn is_action(value: &str) -> bool {
+    let flags = || value.split('|').map(|flag| flag.trim_matches(' ')).filter(|flag| !flag.is_empty());
+    is_word(&["start", "restart", "route", "trap", "none", "clear"], value)
+        || flags().all(|flag| is_word(&["none", "trap", "start"], flag))
+}
+
+fn is_auth(value: &str) -> bool {
+    let begins = |word: &&str| is_side(value, word);
+    ["ike:", "pubkey", "rsa", "ecdsa", "bliss"].iter().any(|word| value.starts_with(word))
+        || value.eq_ignore_ascii_case("psk")
+        || ["xauth", "eap"].iter().any(begins)
+}
+
+/// Whether networks can be read. What has protocols, ports or ranges is nothing that ours can say, whatever charon makes of it.
+fn is_selector(value: &str) -> bool {
+    let address = value.split('/').next().unwrap_or_default();
+    value == "dynamic"
+        || value.contains(['[', '-', '%'])
+        || prefix(value).is_some()
+        || address.parse::<IpAddr>().is_ok()
+}
+
+/// What an algorithm's word is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum AlgorithmKind {
+    Cipher,
+    /// A cipher that protects integrity itself.
+    Combined,
+    /// The same without a cipher.
+    Gmac,
+    /// An integrity algorithm from which a pseudo-random function follows.
+    Integrity,
+    /// One from which none follows.
+    IntegrityAlone,
+    Prf,
+    KeyExchange,
+    NoKeyExchange,
+    /// One beside the first.
+    Further,
+    SequenceNumbers,
+}
+
+/// `aes256gcm16` and its kind: a cipher, the size of its key and of its check value.
+fn is_combined(word: &str) -> bool {
+    let (rest, is_aes) = match (word.strip_prefix("aes"), word.strip_prefix("camellia")) {
+        (Some(rest), _) => (rest, true),
+        (_, Some(rest)) => (rest, false),
+        _ => return matches!(word, "chacha20poly1305" | "chacha20poly1305compat"),
+    };
+    let sizes = ["128", "192", "256"];
+    let Some(rest) = sizes.iter().find_map(|size| rest.strip_prefix(size)) else { return false };
+    let check = match (rest.strip_prefix("ccm"), rest.strip_prefix("gcm").filter(|_| is_aes)) {
+        (Some(check), _) | (_, Some(check)) => check,
+        _ => return false,
+    };
+    matches!(check, "8" | "64" | "12" | "96" | "16" | "128") || (is_aes && check.is_empty())
+}
+
+#[rustfmt::skip]
+fn algorithm_kind(word: &str) -> Option<AlgorithmKind> {
+    Some(match word {
+        "null" | "des" | "3des" | "cast128" | "aes" | "aes128" | "aes192" | "aes256" | "aes128ctr" | "aes192ctr" | "aes256ctr"
+        | "blowfish" | "blowfish128" | "blowfish192" | "blowfish256" | "camellia" | "camellia128" | "camellia192" | "camellia256"
+        | "camellia128ctr" | "camellia192ctr" | "camellia256ctr" | "serpent" | "serpent128" | "serpent192" | "serpent256"
+        | "twofish" | "twofish128" | "twofish192" | "twofish256" => AlgorithmKind::Cipher,
+        "aes128gmac" | "aes192gmac" | "aes256gmac" => AlgorithmKind::Gmac,
+        "sha" | "sha1" | "sha1_160" | "sha256" | "sha2_256" | "sha384" | "sha2_384" | "sha512" | "sha2_512" | "md5" | "md5_128"
+        | "aesxcbc" | "camelliaxcbc" | "aescmac" => AlgorithmKind::Integrity,
+        "sha256_96" | "sha2_256_96" => AlgorithmKind::IntegrityAlone,
+        "prfsha1" | "prfsha256" | "prfsha384" | "prfsha512" | "prfmd5" | "prfaesxcbc" | "prfcamelliaxcbc" | "prfaescmac" => AlgorithmKind::Prf,
+        "modpnull" | "modp768" | "modp1024" | "modp1536" | "modp2048" | "modp3072" | "modp4096" | "modp6144" | "modp8192" | "ecp192"
+        | "ecp224" | "ecp256" | "ecp384" | "ecp521" | "modp1024s160" | "modp2048s224" | "modp2048s256" | "ecp224bp" | "ecp256bp"
+        | "ecp384bp" | "ecp512bp" | "curve25519" | "x25519" | "curve448" | "x448" | "ntru112" | "ntru128" | "ntru192" | "ntru256"
+        | "newhope128" => AlgorithmKind::KeyExchange,
+        "none" | "modpnone" => AlgorithmKind::NoKeyExchange,
+        "noesn" | "esn" => AlgorithmKind::SequenceNumbers,
+        word if is_combined(word) => AlgorithmKind::Combined,
+        _ => return None,
+    })
+}
+
+/// What a word of a release after 5.9.8 is for: ML-KEM, and a further key exchange behind `ke1_` to `ke7_`, which is beside the first.
+fn later_algorithm_kind(word: &str) -> Option<AlgorithmKind> {
+    let further =
+        word.strip_prefix("ke").and_then(|rest| rest.strip_prefix(['1', '2', '3', '4', '5', '6', '7']));
+    let method = further.and_then(|rest| rest.strip_prefix('_'));
+    let is_method = matches!(method.unwrap_or(word), "mlkem512" | "mlkem768" | "mlkem1024")
+        || method
+            .and_then(algorithm_kind)
+            .is_some_and(|kind| matches!(kind, AlgorithmKind::KeyExchange | AlgorithmKind::NoKeyExchange));
+    is_method.then_some(if method.is_some() { AlgorithmKind::Further } else { AlgorithmKind::KeyExchange })
+}
+
+/// Reads a proposal: each word has to be known, and its algorithms to be enough and to fit each other.
+fn read_proposal(protocol: ProposalProtocol, text: &str) -> ValueReading {
+    if text.eq_ignore_ascii_case("default") {
+        return ValueReading::Readable;
+    }
+    let (mut kinds, mut is_later) = (Vec::new(), false);
+    for word in text.split('-').map(|word| word.trim_matches(' ')).filter(|word| !word.is_empty()) {
+        let later = later_algorithm_kind(word);
+        is_later |= later.is_some();
+        let Some(kind) = algorithm_kind(word).or(later) else { return ValueReading::Unreadable };
+        kinds.push(kind);
+    }
+    let has = |any: &[AlgorithmKind]| kinds.iter().any(|kind| any.contains(kind));
+    let (classic, combined) =
+        (has(&[AlgorithmKind::Cipher]), has(&[AlgorithmKind::Combined, AlgorithmKind::Gmac]));
+    let integrity = has(&[AlgorithmKind::Integrity, AlgorithmKind::IntegrityAlone]);
+    let is_whole = match protocol {
+        ProposalProtocol::Ah => integrity || has(&[AlgorithmKind::Gmac]),
+        ProposalProtocol::Esp => classic != combined,
+        ProposalProtocol::Ike => {
+            classic != combined
+                && (combined || integrity)
+                && has(&[AlgorithmKind::Prf, AlgorithmKind::Integrity])
+                && has(&[AlgorithmKind::KeyExchange])
+        }
+    };
+    match (is_whole, is_later) {
+        (true, true) => ValueReading::Later,
+        (true, false) => ValueReading::Readable,
+        (false, _) => ValueReading::Unreadable,
+    }
+}
