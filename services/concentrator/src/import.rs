@@ -5,6 +5,7 @@ mod accel;
 mod pppd;
 
 use alloc::borrow::ToOwned;
+use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -57,6 +58,8 @@ struct Importer {
     protocols: Vec<&'static str>,
     /// In the order of the file.
     pools: Vec<(String, Pool)>,
+    /// Where each stands among them.
+    pool_index: BTreeMap<String, usize>,
     /// The pool of whom no AAA server says another for.
     pool: Option<String>,
     prefixes: Vec<String>,

@@ -1,9 +1,9 @@
-//! accel-ppp's file, read as accel-ppp reads it (`accel-pppd/triton/conf_file.c`): of a setting that stands twice the first holds, of a section
-//! that stands twice the first is read, and a section counts where its module is loaded.
+//! accel-ppp's file, read as accel-ppp reads it (`accel-pppd/triton/conf_file.c`): of a setting that stands twice the first holds, and a section
+//! counts where its module is loaded. A section that stands again goes on in 1.12, and is not read in 1.13 and later.
 
 use super::{Importer, SettingOutcome};
 use alloc::borrow::ToOwned;
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -26,8 +26,45 @@ struct ConfOption {
     section: String,
     name: String,
     value: String,
-    /// It stands in the first section of its name.
-    is_read: bool,
+    state: OptionState,
+}
+
+/// Whether accel-ppp reads a setting.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum OptionState {
+    Read,
+    /// Its section stands again: 1.12 reads it, later releases do not.
+    Repeated,
+    /// A Tab stands behind its name, and belongs to the name.
+    Tabbed,
+}
+
+/// Octets of a line that accel-ppp reads at once: what follows is another line to it.
+const LONGEST_LINE: usize = 1022;
+
+/// The number at the start of a text, as `strtol` reads it, and what follows; without digits 0, and the whole text follows.
+fn leading_number(text: &str) -> (i64, &str) {
+    let rest = text.trim_start_matches([' ', '\t', '\r', '\u{b}', '\u{c}']);
+    let digits = rest.strip_prefix(['+', '-']).unwrap_or(rest);
+    let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+    if end == 0 {
+        return (0, text);
+    }
+    let value = digits[..end].parse().unwrap_or(i64::MAX);
+    (if rest.starts_with('-') { -value } else { value }, &digits[end..])
+}
+
+/// A number as `atoi` takes it: what follows is passed over.
+fn atoi(text: &str) -> i64 {
+    // C's int has the last 32 bits.
+    let (value, _) = leading_number(text);
+    i64::from(u32::try_from(value & 0xffff_ffff).unwrap_or(0).cast_signed())
+}
+
+/// A port as `strtol` reads it, where nothing follows.
+fn port(text: &str) -> Option<u16> {
+    let (value, rest) = leading_number(text);
+    u16::try_from(value).ok().filter(|_| rest.is_empty())
 }
 
 /// A number as `atoi` takes it, where nothing follows.
@@ -80,7 +117,23 @@ fn keeps_out(section: &str, name: &str, value: &str) -> bool {
         ("pppoe", "mac-filter") => true,
         // Sessions here are never encrypted: hosts without that are kept out there.
         ("ppp" | "pppoe", "mppe") => value == "require",
+        // A session without it is ended there. Other words are numbers.
+        ("ppp", "ipv4" | "ipv6") => value == "require" || atoi(value) == 3,
+        // A delay of -1 answers nobody, from some number of sessions on or at all.
+        ("pppoe", "pado-delay" | "PADO-Delay") => {
+            let delays = value.split(',').map(|range| range.replace(' ', ""));
+            delays.into_iter().any(|range| atoi(&range) == -1)
+        }
         _ => false,
+    }
+}
+
+/// Settings that are taken, and keep hosts out: where it depends on the release whether they hold, the import stops.
+fn limits_sessions(section: &str, name: &str, value: &str) -> bool {
+    match (section, name) {
+        ("common", "single-session" | "max-sessions") => true,
+        ("pppoe", "service-name" | "Service-Name") => !value.is_empty(),
+        _ => keeps_out(section, name, value),
     }
 }
 
@@ -90,7 +143,7 @@ impl Importer {
         let options = self.read_options(text);
         let modules: BTreeSet<&str> = options
             .iter()
-            .filter(|option| option.is_read && option.section == "modules")
+            .filter(|option| option.state == OptionState::Read && option.section == "modules")
             .map(|option| option.name.as_str())
             .collect();
         self.ipv6 = Some(false);
@@ -98,17 +151,23 @@ impl Importer {
         for option in &options {
             let ConfOption { line, section, name, value, .. } = option;
             let shown = format!("{name} of [{section}]");
-            if !option.is_read {
-                // Releases that read it would keep hosts out.
-                if keeps_out(section, name, value) {
-                    self.stop(*line, &shown);
-                } else {
-                    self.leave(
-                        *line,
-                        &format!("{shown}, which accel-ppp does not read where the section stands again,"),
-                    );
+            match option.state {
+                OptionState::Read => {}
+                OptionState::Repeated if limits_sessions(section, name, value) => {
+                    let what = "stands where its section stands again, which accel-ppp 1.12 reads and later releases do not: without it more would be let in";
+                    self.stops.push((*line, format!("{shown} {what}")));
+                    continue;
                 }
-                continue;
+                OptionState::Repeated => {
+                    let what = "which stands where its section stands again, and which accel-ppp 1.12 reads and later releases do not,";
+                    self.leave(*line, &format!("{shown}, {what}"));
+                    continue;
+                }
+                OptionState::Tabbed => {
+                    let what = "which accel-ppp does not read, since a Tab behind a name belongs to it,";
+                    self.leave(*line, &format!("{shown}, {what}"));
+                    continue;
+                }
             }
             let needed = SECTION_MODULES.iter().find(|(of, _)| of == section);
             if let Some((_, needed)) = needed
@@ -132,11 +191,12 @@ impl Importer {
             }
         }
         let said = |name: &str| {
-            options.iter().find(|option| option.is_read && option.section == "pppoe" && option.name == name)
+            let is_said = |option: &&ConfOption| {
+                option.state == OptionState::Read && option.section == "pppoe" && option.name == name
+            };
+            options.iter().find(is_said)
         };
-        let is_set = |name: &str| {
-            said(name).is_some_and(|option| number(&option.value).is_some_and(|value| value > 0))
-        };
+        let is_set = |name: &str| said(name).is_some_and(|option| atoi(&option.value) != 0);
         let line = said("service-name").or_else(|| said("Service-Name")).map(|option| option.line);
         if let Some(line) = line.filter(|_| !self.services.is_empty()) {
             if is_set("accept-any-service") {
@@ -144,8 +204,8 @@ impl Importer {
                 let what = "service-name of [pppoe]: every name is taken, as accept-any-service has it, and none is offered";
                 self.left.push((line, what.to_owned()));
             } else if !is_set("accept-blank-service") {
-                let what = "service-name of [pppoe]: accel-ppp drops a PADI without a service's name, and here it is answered";
-                self.left.push((line, what.to_owned()));
+                let what = "service-name of [pppoe] keeps out hosts that name no service, and here they are answered: more would be let in, unless accept-blank-service=1 stands there, too";
+                self.stops.push((line, what.to_owned()));
             }
         }
     }
@@ -153,21 +213,19 @@ impl Importer {
     /// The settings of the file, in their order.
     fn read_options(&mut self, text: &str) -> Vec<ConfOption> {
         let mut options: Vec<ConfOption> = Vec::new();
-        let (mut section, mut is_read) = (String::new(), true);
+        // What `${other}` stands for: the first setting of a name in a section.
+        let mut known: BTreeMap<(String, String), String> = BTreeMap::new();
+        let mut section: Option<(String, OptionState)> = None;
         let mut sections = BTreeSet::new();
         // Settings within settings, `{` to `}`.
         let mut depth = 0_usize;
         for (line, text) in (1..).zip(text.lines()) {
-            let text = text.trim_matches([' ', '\t', '\r']);
-            if text.is_empty() || text.starts_with('#') {
+            if text.len() > LONGEST_LINE {
+                self.stop(line, "a line of more than 1022 octets, which are several lines to accel-ppp,");
                 continue;
             }
-            if depth > 0 {
-                if text == "}" {
-                    depth -= 1;
-                } else if text.ends_with('{') {
-                    depth += 1;
-                }
+            let text = text.trim_matches([' ', '\t', '\r']);
+            if text.is_empty() || text.starts_with('#') {
                 continue;
             }
             if text.starts_with("$include") {
@@ -176,16 +234,29 @@ impl Importer {
             }
             if let Some(rest) = text.strip_prefix('[') {
                 match rest.split_once(']') {
+                    _ if depth > 0 => {
+                        self.stop(line, "a section within a setting, with which accel-ppp takes no file,")
+                    }
                     Some((name, _)) => {
-                        name.clone_into(&mut section);
-                        is_read = sections.insert(section.clone());
+                        let is_first = sections.insert(name.to_owned());
+                        let state = if is_first { OptionState::Read } else { OptionState::Repeated };
+                        section = Some((name.to_owned(), state));
                     }
                     None => self.stop(line, "a section without \"]\", with which accel-ppp takes no file,"),
                 }
                 continue;
             }
+            if depth > 0 && text.starts_with('}') {
+                depth -= 1;
+                continue;
+            }
+            let Some((section, state)) = &section else {
+                self.stop(line, "a setting before any section, with which accel-ppp takes no file,");
+                continue;
+            };
             let end = text.find([' ', '\t', '=']).unwrap_or(text.len());
             let (name, rest) = text.split_at(end);
+            let state = if rest.starts_with('\t') { OptionState::Tabbed } else { *state };
             let rest = rest.trim_start_matches([' ', '\t']);
             let mut value = match rest.strip_prefix(['=', ',']) {
                 Some(value) => value.trim_start_matches([' ', '\t']).to_owned(),
@@ -193,21 +264,33 @@ impl Importer {
             };
             // `${other}` is what another setting of the section has.
             if let Some(other) = value.strip_prefix("${").and_then(|rest| rest.split('}').next()) {
-                let known = options.iter().find(|option| option.section == section && option.name == other);
-                value = known.map(|option| option.value.clone()).unwrap_or_default();
+                match known.get(&(section.clone(), other.to_owned())) {
+                    Some(meant) => value.clone_from(meant),
+                    None => {
+                        let what = format!(
+                            "{name} of [{section}], which is ${{{other}}} that stands nowhere before: accel-ppp takes no such file, and it"
+                        );
+                        self.stop(line, &what);
+                        continue;
+                    }
+                }
             }
-            if let Some(outer) = value.strip_suffix('{') {
-                value = outer.trim_end().to_owned();
-                depth = 1;
-                self.leave(line, &format!("what stands within {name} of [{section}]"));
+            let outer = value.strip_suffix('{').map(|outer| outer.trim_end_matches([' ', '\t']).to_owned());
+            if let Some(outer) = &outer {
+                if depth == 0 {
+                    self.leave(line, &format!("what stands within {name} of [{section}]"));
+                }
+                value.clone_from(outer);
             }
-            options.push(ConfOption {
-                line,
-                section: section.clone(),
-                name: name.to_owned(),
-                value,
-                is_read,
-            });
+            if depth == 0 {
+                if state != OptionState::Tabbed {
+                    let key = (section.clone(), name.to_owned());
+                    known.entry(key).or_insert_with(|| value.clone());
+                }
+                let (section, name) = (section.clone(), name.to_owned());
+                options.push(ConfOption { line, section, name, value, state });
+            }
+            depth += usize::from(outer.is_some());
         }
         options
     }
@@ -257,19 +340,10 @@ impl Importer {
             ("ppp", "ipv4" | "ipv6") => {
                 let has = match value {
                     "deny" | "0" => false,
-                    "allow" | "prefer" | "prefere" | "require" | "1" | "2" | "3" => true,
+                    "allow" | "prefer" | "prefere" | "1" | "2" => true,
                     _ => return SettingOutcome::No,
                 };
-                if name == "ipv4" {
-                    self.denies_ipv4 = !has
-                } else {
-                    self.ipv6 = Some(has)
-                }
-                if matches!(value, "require" | "3") {
-                    return SettingOutcome::Told(
-                        "a session without it is ended there, and here it goes on with what it has",
-                    );
-                }
+                if name == "ipv4" { self.denies_ipv4 = !has } else { self.ipv6 = Some(has) }
             }
             // An expression is of interfaces that are not there yet.
             ("pppoe", "interface") if value.starts_with("re:") => return SettingOutcome::No,
@@ -291,7 +365,7 @@ impl Importer {
             }
             // What follows from them is said of service-name.
             ("pppoe", "accept-any-service" | "accept-blank-service") => {}
-            ("pppoe", "tr101") => self.trust_circuit_id = number(value).is_some_and(|value| value > 0),
+            ("pppoe", "tr101") => self.trust_circuit_id = atoi(value) != 0,
             ("dns", "dns1" | "dns2") => match value.parse() {
                 // The first goes before the second, wherever it stands.
                 Ok(address) if name == "dns1" => self.dns.insert(0, address),
@@ -368,38 +442,79 @@ impl Importer {
             return SettingOutcome::No;
         }
         let Some(range) = range(addresses) else { return SettingOutcome::No };
-        match self.pools.iter_mut().find(|(known, _)| known == name) {
+        match self.pool_index.get(name).and_then(|n| self.pools.get_mut(*n)) {
             Some((_, pool)) => pool.ranges.push(range),
-            None => self.pools.push((name.to_owned(), super::Pool { ranges: Vec::from([range]) })),
+            None => {
+                self.pool_index.insert(name.to_owned(), self.pools.len());
+                self.pools.push((name.to_owned(), super::Pool { ranges: Vec::from([range]) }));
+            }
         }
         if whole { SettingOutcome::Whole } else { SettingOutcome::Part("what stands behind its name") }
     }
 
-    /// `192.0.2.1,secret,auth-port=1812,acct-port=1813,...`, or `192.0.2.1,secret,1812,1813`.
+    /// `192.0.2.1,secret,auth-port=1812,acct-port=1813,...`, or `192.0.2.1,secret,1812,1813`. Blanks belong to what they stand in.
     fn server(&mut self, value: &str) -> SettingOutcome {
-        let mut parts = value.split(',').map(str::trim);
-        let (Some(address), Some(secret)) = (parts.next(), parts.next()) else { return SettingOutcome::No };
+        let Some((address, rest)) = value.split_once(',') else { return SettingOutcome::No };
+        let (secret, rest) = match rest.split_once(',') {
+            Some((secret, rest)) => (secret, Some(rest)),
+            None => (rest, None),
+        };
         if address.parse::<IpAddr>().is_err() || secret.contains('\u{fffd}') {
             return SettingOutcome::No;
         }
-        let (mut auth, mut acct, mut whole) = ("1812", "1813", true);
-        for (n, part) in parts.enumerate() {
-            match (n, part.split_once('=')) {
-                // Port 0 is none.
-                (_, Some(("auth-port", "0"))) => return SettingOutcome::No,
-                (0, None) if part == "0" => return SettingOutcome::No,
-                (_, Some(("auth-port", port))) => auth = port,
-                (_, Some(("acct-port", "0"))) => whole = false,
-                (_, Some(("acct-port", port))) => acct = port,
-                (0, None) if part.parse::<u16>().is_ok() => auth = part,
-                (1, None) if part.parse::<u16>().is_ok_and(|port| port > 0) => acct = part,
-                _ => whole = false,
-            }
-        }
-        let at = |port: &str| {
+        let ports = rest.map_or(Some(ServerPorts::default()), |rest| {
+            ServerPorts::read_plain(rest).or_else(|| ServerPorts::read_named(rest))
+        });
+        let Some(ports) = ports.filter(|ports| ports.auth > 0) else { return SettingOutcome::No };
+        // Port 0 is none.
+        let acct = if ports.acct > 0 { ports.acct } else { 1813 };
+        let at = |port: u16| {
             if address.contains(':') { format!("[{address}]:{port}") } else { format!("{address}:{port}") }
         };
-        self.servers.push((at(auth), secret.to_owned(), at(acct)));
-        if whole { SettingOutcome::Whole } else { SettingOutcome::Part("what stands behind its ports") }
+        self.servers.push((at(ports.auth), secret.to_owned(), at(acct)));
+        if ports.is_whole && ports.acct > 0 {
+            SettingOutcome::Whole
+        } else {
+            SettingOutcome::Part("what stands behind its ports")
+        }
+    }
+}
+
+/// Ports of a RADIUS server, as `serv.c` of accel-ppp reads what follows the secret.
+struct ServerPorts {
+    auth: u16,
+    acct: u16,
+    /// Nothing else stands there.
+    is_whole: bool,
+}
+
+impl Default for ServerPorts {
+    fn default() -> Self {
+        Self { auth: 1812, acct: 1813, is_whole: true }
+    }
+}
+
+impl ServerPorts {
+    /// `1812,1813`, as `parse_server1` takes it: numbers alone. Where one is empty there is no port.
+    fn read_plain(rest: &str) -> Option<Self> {
+        let port = |text: &str| if text.is_empty() { Some(0) } else { port(text) };
+        let (auth, acct) = rest.split_once(',').map_or((rest, None), |(auth, acct)| (auth, Some(acct)));
+        Some(Self { auth: port(auth)?, acct: acct.map_or(Some(1813), port)?, is_whole: true })
+    }
+
+    /// `auth-port=1812,acct-port=1813`, as `parse_server2` takes it: of each name the first. A number that is none loses the server.
+    fn read_named(rest: &str) -> Option<Self> {
+        let first = |name: &str| rest.split(',').find_map(|part| part.strip_prefix(name)?.strip_prefix('='));
+        let port = |name: &str, otherwise: u16| first(name).map_or(Some(otherwise), port);
+        let is_number = |name: &&str| first(name).is_none_or(|text| leading_number(text).1.is_empty());
+        if !["req-limit", "fail-timeout", "fail-time", "max-fail"].iter().all(|name| is_number(name)) {
+            return None;
+        }
+        let is_port = |part: &str| part.starts_with("auth-port=") || part.starts_with("acct-port=");
+        Some(Self {
+            auth: port("auth-port", 1812)?,
+            acct: port("acct-port", 1813)?,
+            is_whole: rest.split(',').all(is_port),
+        })
     }
 }
