@@ -12,23 +12,53 @@ use core::str::Chars;
 /// Options that are followed by a word of their own, of pppd 2.4.9 to 2.5.2 and of the plugins that come with it.
 #[rustfmt::skip]
 const WITH_ARGUMENT: &[&str] = &[
-    "+ua", "-am", "-as", "active-filter", "allow-ip", "allow-number", "asyncmap", "auth-down-script", "auth-up-script", "avpair",
-    "bsdcomp", "bundle", "ca", "call", "capath", "cert", "chap-interval", "chap-max-challenge", "chap-restart", "chap-secrets",
-    "chap-timeout", "child-timeout", "connect", "connect-delay", "crl", "crl-dir", "datarate", "defaultroute-metric",
-    "defaultroute6-metric", "deflate", "disconnect", "domain", "eap-interval", "eap-max-rreq", "eap-max-sreq", "eap-restart",
-    "eap-timeout", "endpoint", "escape", "file", "holdoff", "host-uniq", "idle", "ifname", "init", "ip-down-script",
-    "ip-pre-up-script", "ip-up-script", "ipcp-max-configure", "ipcp-max-failure", "ipcp-max-terminate", "ipcp-restart", "ipparam",
-    "ipv6", "ipv6-down-script", "ipv6-up-script", "ipv6cp-max-configure", "ipv6cp-max-failure", "ipv6cp-max-terminate",
-    "ipv6cp-restart", "kdebug", "key", "lcp-echo-failure", "lcp-echo-interval", "lcp-max-configure", "lcp-max-failure",
-    "lcp-max-terminate", "lcp-restart", "lcp-rtt-file", "linkname", "logfd", "logfile", "max-tls-version", "maxconnect", "maxfail",
-    "maxoctets", "minconnect", "mo", "mo-direction", "mo-timeout", "mrru", "mru", "ms-dns", "ms-wins", "mtu", "name", "net-down-script",
-    "net-init-script", "net-pre-up-script", "netmask", "pap-max-authreq", "pap-restart", "pap-secrets", "pap-timeout", "pass-filter",
-    "passwordfd", "password", "pkcs12", "plugin", "pppoe-ac", "pppoe-host-uniq", "pppoe-mac", "pppoe-padi-attempts",
-    "pppoe-padi-timeout", "pppoe-service", "pppoe-sess", "pppoe-verbose", "precompiled-active-filter", "precompiled-pass-filter",
-    "privgroup", "pty", "radius-config-file", "realms-config-file", "record", "remotename", "remotenumber", "rp_pppoe_ac",
-    "rp_pppoe_service", "rp_pppoe_sess", "rp_pppoe_verbose", "set", "socket", "stop-bits", "tls-verify-method", "unit", "unset", "user",
-    "vj-max-slots", "vrf", "welcome",
+    "+ua", "-as", "active-filter", "allow-ip", "allow-number", "asyncmap", "auth-down-script", "auth-up-script", "avpair",
+    "bsdcomp", "bundle", "ca", "call", "callback", "capath", "cert", "chap-interval", "chap-max-challenge", "chap-restart",
+    "chap-secrets", "chap-timeout", "child-timeout", "connect", "connect-delay", "crl", "crl-dir", "datarate",
+    "defaultroute-metric", "defaultroute6-metric", "deflate", "disconnect", "domain", "eap-interval", "eap-max-rreq",
+    "eap-max-sreq", "eap-restart", "eap-timeout", "endpoint", "escape", "file", "holdoff", "host-uniq", "idle", "ifname", "init",
+    "ip-down-script", "ip-pre-up-script", "ip-up-script", "ipcp-max-configure", "ipcp-max-failure", "ipcp-max-terminate",
+    "ipcp-restart", "ipparam", "ipv6", "ipv6-down-script", "ipv6-up-script", "ipv6cp-max-configure", "ipv6cp-max-failure",
+    "ipv6cp-max-terminate", "ipv6cp-restart", "ipx-network", "ipx-node", "ipx-router-name", "ipx-routing", "ipxcp-max-configure",
+    "ipxcp-max-failure", "ipxcp-max-terminate", "ipxcp-restart", "kdebug", "key", "lcp-echo-failure", "lcp-echo-interval",
+    "lcp-max-configure", "lcp-max-failure", "lcp-max-terminate", "lcp-restart", "lcp-rtt-file", "linkname", "logfd", "logfile",
+    "max-tls-version", "maxconnect", "maxfail", "maxoctets", "minconnect", "mo", "mo-direction", "mo-timeout", "mrru", "mru",
+    "ms-dns", "ms-wins", "mschap-challenge", "mschap2-peer-challenge", "mtu", "name", "net-down-script", "net-init-script",
+    "net-pre-up-script", "netmask", "ntlm_auth-helper", "pap-max-authreq", "pap-restart", "pap-secrets", "pap-timeout",
+    "pass-filter", "password", "passwordfd", "pkcs12", "plugin", "pppoe-ac", "pppoe-host-uniq", "pppoe-mac", "pppoe-padi-attempts",
+    "pppoe-padi-timeout", "pppoe-service", "pppoe-sess", "pppoe-verbose", "pppol2tp", "pppol2tp_debug_mask", "pppol2tp_ifname",
+    "pppol2tp_reorderto", "pppol2tp_session_id", "pppol2tp_tunnel_id", "precompiled-active-filter", "precompiled-pass-filter",
+    "privgroup", "promptprog", "pty", "qos", "radius-config-file", "realms-config-file", "record", "remotename", "remotenumber",
+    "rp_pppoe_ac", "rp_pppoe_service", "rp_pppoe_sess", "rp_pppoe_verbose", "set", "socket", "srp-interval", "srp-pn-secret",
+    "stop-bits", "tls-verify-method", "unit", "unset", "user", "vj-max-slots", "vrf", "welcome",
 ];
+
+/// Options without one. pppd takes no file that has an option which it does not know.
+#[rustfmt::skip]
+const WITHOUT_ARGUMENT: &[&str] = &[
+    "+chap", "+ipv6", "+ipx", "+mppe", "+mppe-128", "+mppe-40", "+mschap", "+mschap-v2", "+pap", "--help", "--version", "-ac",
+    "-all", "-am", "-bsdcomp", "-ccp", "-chap", "-crtscts", "-d", "-defaultroute", "-defaultroute6", "-deflate", "-detach", "-ecp",
+    "-h", "-ip", "-ipv6", "-ipx", "-mn", "-mppe", "-mppe-128", "-mppe-40", "-mru", "-mschap", "-mschap-v2", "-p", "-pap", "-pc",
+    "-predictor1", "-proxyarp", "-v", "-vj", "-vjccomp", "auth", "cdtrcts", "chapms-strip-domain", "crtscts", "debug",
+    "default-asyncmap", "default-mru", "defaultroute", "defaultroute6", "demand", "dryrun", "dump", "enable-session",
+    "hide-password", "ipcp-accept-local", "ipcp-accept-remote", "ipcp-no-address", "ipcp-no-addresses", "ipv6cp-accept-local",
+    "ipv6cp-accept-remote", "ipv6cp-noremote", "ipv6cp-nosend", "ipv6cp-use-ipaddr", "ipv6cp-use-persistent",
+    "ipv6cp-use-remotenumber", "ipx", "ipxcp-accept-local", "ipxcp-accept-network", "ipxcp-accept-remote", "ktune",
+    "lcp-echo-adaptive", "llc-encaps", "local", "lock", "login", "map-to-ifname", "map-to-ttyname", "master_detach", "modem", "mp",
+    "mppe-stateful", "mpshortseq", "ms-lanman", "multilink", "need-peer-eap", "noaccomp", "noauth", "nobsdcomp", "noccp",
+    "nocdtrcts", "nocrtscts", "nodefaultroute", "nodefaultroute6", "nodeflate", "nodeflatedraft", "nodetach", "noecp", "noendpoint",
+    "noip", "noipdefault", "noipv6", "noipx", "noktune", "nolock", "nolog", "nologfd", "nomagic", "nomp", "nomppe", "nomppe-128",
+    "nomppe-40", "nomppe-stateful", "nompshortseq", "nomultilink", "nopcomp", "nopersist", "nopredictor1", "noproxyarp",
+    "noremoteip", "noreplacedefaultroute", "noresolvconf", "nosendip", "notty", "novj", "novjccomp", "papcrypt", "passive",
+    "persist", "pppol2tp_lns_mode", "pppol2tp_recv_seq", "pppol2tp_send_seq", "predictor1", "proxyarp", "receive-all",
+    "refuse-chap", "refuse-eap", "refuse-mschap", "refuse-mschap-v2", "refuse-pap", "replacedefaultroute", "require-chap",
+    "require-eap", "require-mppe", "require-mppe-128", "require-mppe-40", "require-mschap", "require-mschap-v2", "require-pap",
+    "show-options", "show-password", "silent", "srp-use-pseudonym", "sync", "tls-verify-key-usage", "up_sdnotify", "updetach",
+    "usehostname", "usepeerdns", "usepeerwins", "vc-encaps", "xonxoff",
+];
+
+/// Octets of a word that pppd keeps.
+const LONGEST_WORD: usize = 1023;
 
 /// Options without which more would be let in: other files, whoever is let in by the system as well, numbers (by PPPoE the MAC address),
 /// encryption, and packets.
@@ -139,13 +169,36 @@ fn escaped(rest: &mut Peekable<Chars<'_>>, line: &mut usize, text: &mut String) 
     }
 }
 
-/// A number as `strtol` takes it: `0x` for hexadecimal, `0` for octal ones.
+/// A number as pppd takes it, by `strtoul`: `0x` for hexadecimal, `0` for octal ones, and whatever follows is passed over. `None`: pppd takes
+/// no file with it.
 fn number(text: &str) -> Option<u32> {
-    match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
-        Some(digits) => u32::from_str_radix(digits, 16).ok(),
-        None if text.len() > 1 && text.starts_with('0') => u32::from_str_radix(text, 8).ok(),
-        None => text.parse().ok(),
+    let rest = text.trim_start_matches([' ', '\t', '\n', '\u{b}', '\u{c}', '\r']);
+    let is_negative = rest.starts_with('-');
+    let rest = rest.strip_prefix(['+', '-']).unwrap_or(rest);
+    let hexadecimal = rest.strip_prefix("0x").or_else(|| rest.strip_prefix("0X"));
+    let (radix, digits) =
+        match hexadecimal.filter(|digits| digits.starts_with(|c: char| c.is_ascii_hexdigit())) {
+            Some(digits) => (16, digits),
+            None if rest.starts_with('0') => (8, rest),
+            None => (10, rest),
+        };
+    let end = digits.find(|c: char| !c.is_digit(radix)).unwrap_or(digits.len());
+    if end == 0 {
+        return None;
     }
+    let value = u64::from_str_radix(&digits[..end], radix).unwrap_or(u64::MAX);
+    let value = if is_negative { value.wrapping_neg() } else { value };
+    u32::try_from(value & u64::from(u32::MAX)).ok()
+}
+
+/// Whether a word is what pppd takes without an option: addresses, a device or its speed.
+fn is_wild(word: &str) -> bool {
+    let is_speed = !word.is_empty() && word.bytes().all(|octet| octet.is_ascii_digit());
+    is_speed
+        || word.contains(':')
+        || word.starts_with('/')
+        || word.starts_with("nic-")
+        || word.starts_with("tty")
 }
 
 impl Importer {
@@ -155,10 +208,26 @@ impl Importer {
         let (mut dns, mut is_authenticated) = (Vec::new(), false);
         while let Some(OptionWord { line, text: option }) = words.next() {
             let option = option.as_str();
+            if option.len() > LONGEST_WORD {
+                self.stop(line, "a word of more than 1023 octets, of which pppd reads a part,");
+                continue;
+            }
             let has_argument = WITH_ARGUMENT.contains(&option);
+            if !(has_argument || WITHOUT_ARGUMENT.contains(&option) || is_wild(option)) {
+                self.stop(
+                    line,
+                    &format!("{option}, which pppd does not know, and with which it takes no file,"),
+                );
+                continue;
+            }
             let argument = if has_argument { words.next().map(|word| word.text) } else { None };
             if has_argument && argument.is_none() {
-                self.leave(line, &format!("{option} without a word behind it"));
+                let what = format!("{option} without a word behind it, with which pppd takes no file,");
+                self.stop(line, &what);
+                continue;
+            }
+            if argument.as_ref().is_some_and(|argument| argument.len() > LONGEST_WORD) {
+                self.stop(line, &format!("{option} with more than 1023 octets, of which pppd reads a part,"));
                 continue;
             }
             if KEEPING_OUT.contains(&option) {
@@ -166,7 +235,8 @@ impl Importer {
                 continue;
             }
             let value = argument.as_deref().unwrap_or_default();
-            match (option, number(value)) {
+            let number = number(value);
+            match (option, number.filter(|number| i32::try_from(*number).is_ok())) {
                 ("require-pap" | "+pap", _) => self.protocol("pap"),
                 ("require-chap" | "+chap", _) => self.protocol("chap"),
                 ("require-mschap-v2" | "+mschap-v2", _) => self.protocol("mschapv2"),
@@ -181,6 +251,11 @@ impl Importer {
                 ("idle", Some(seconds)) => self.limit("idle_timeout", super::quoted(&format!("{seconds} s"))),
                 ("maxconnect", Some(seconds)) => {
                     self.limit("session_timeout", super::quoted(&format!("{seconds} s")));
+                }
+                (limit @ ("lcp-echo-interval" | "lcp-echo-failure" | "idle" | "maxconnect"), None)
+                    if number.is_none() =>
+                {
+                    self.stop(line, &format!("{limit} without a number, with which pppd takes no file,"));
                 }
                 ("ms-dns", _) if value.parse::<Ipv4Addr>().is_ok() => dns.extend(value.parse::<IpAddr>()),
                 ("plugin", _) => self.plugin(line, value),

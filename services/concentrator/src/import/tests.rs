@@ -142,13 +142,8 @@ fn options_of_pppd_are_read_word_by_word() {
             text: "name 'a # \\\nb' require-chap#require-pap\nfoo bar\npassword \"my secret\"",
             has: &["protocols = [\"chap\"]"],
             lacks: &["pap"],
-            left: &[
-                (1, "name is not taken"),
-                (3, "foo is not"),
-                (3, "bar is not"),
-                (4, "password is not taken"),
-            ],
-            stops: &[],
+            left: &[(1, "name is not taken"), (4, "password is not taken")],
+            stops: &[3, 3],
         },
         TakenFile {
             text: "ipv6 ::1,::2 +ipv6\nms-dns 10.0.0.1 ms-dns 10.0.0.2 ms-dns 10.0.0.3",
@@ -157,12 +152,22 @@ fn options_of_pppd_are_read_word_by_word() {
             left: &[(1, "ipv6 is not taken"), (0, "last two hold")],
             stops: &[],
         },
+        TakenFile { text: "lcp-echo-interval", has: &[], lacks: &["keepalive"], left: &[], stops: &[1] },
         TakenFile {
-            text: "lcp-echo-interval",
+            // Whatever follows a number is passed over, and what has none makes pppd refuse the file.
+            text: "idle 300s maxconnect 0x10h lcp-echo-interval +20\nlcp-echo-failure many idle \"\"\nmaxconnect -1 4294967297\n",
+            has: &["idle_timeout = \"300 s\"", "session_timeout = \"16 s\"", "keepalive = \"20 s\""],
+            lacks: &["keepalive_failures"],
+            left: &[(3, "maxconnect is not taken"), (3, "4294967297 is not taken")],
+            stops: &[2, 2],
+        },
+        TakenFile {
+            // Nothing stands behind -am, and what pppd does not know it refuses.
+            text: "-am require-mppe\nrequire_chap\n10.0.0.1:10.0.0.2 nic-eth1 /dev/ppp persist\n",
             has: &[],
-            lacks: &["keepalive"],
-            left: &[(1, "without a word behind it")],
-            stops: &[],
+            lacks: &[],
+            left: &[(3, "10.0.0.1:10.0.0.2 is not taken"), (3, "persist is not taken")],
+            stops: &[1, 2],
         },
         TakenFile {
             text: "require-mppe nodefaultroute\nlogin file /etc/ppp/more call isp\n+mppe-128 plugin pam.so plugin rp-pppoe.so",
@@ -198,7 +203,7 @@ fn sections_of_accel_ppp_count_where_their_module_is_loaded() {
     const POOLS: &str = "ippool\npppoe\n[ip-pool]\ngw-ip-address=10.0.0.1\n10.0.0.0/24\n";
     for (modules, ipv6, prefixes, delegated) in [
         ("ipv6pool\nipv6_nd\nipv6_dhcp\n", "ipv6=allow", true, true),
-        ("ipv6pool\nipv6_nd\nipv6_dhcp\n", "ipv6=3", true, true),
+        ("ipv6pool\nipv6_nd\nipv6_dhcp\n", "ipv6=2", true, true),
         ("ipv6pool\nipv6_nd\n", "ipv6=allow", true, false),
         ("ipv6_nd\nipv6_dhcp\n", "ipv6=allow", false, false),
         ("ipv6pool\nipv6_nd\nipv6_dhcp\n", "ipv6=0", false, false),
@@ -213,7 +218,7 @@ fn sections_of_accel_ppp_count_where_their_module_is_loaded() {
         assert_eq!(made.text.contains("delegated_pool ="), delegated, "{text}\n{}", made.text);
         assert_eq!(
             made.text.contains("ipv6 = true"),
-            matches!(ipv6, "ipv6=allow" | "ipv6=3"),
+            matches!(ipv6, "ipv6=allow" | "ipv6=2"),
             "{}",
             made.text
         );
@@ -236,7 +241,7 @@ fn accel_ppp_files_are_read_as_accel_ppp_reads_them() {
             text: "[modules]\npppoe\n[pppoe]\ninterface=eth1\n[ppp]\n[pppoe]\ninterface=eth2\nmac-filter=/x,deny\n",
             has: &["interfaces = [\"eth1\"]"],
             lacks: &["eth2"],
-            left: &[(7, "does not read where the section stands again")],
+            left: &[(7, "accel-ppp 1.12 reads and later releases do not")],
             stops: &[8],
         },
         TakenFile {
@@ -251,8 +256,67 @@ fn accel_ppp_files_are_read_as_accel_ppp_reads_them() {
             text: "[modules]\npppoe\n[pppoe]\nservice-name=isp,,tv\n",
             has: &["services = [\"isp\", \"tv\"]"],
             lacks: &[],
-            left: &[(4, "drops a PADI without a service's name")],
+            left: &[],
+            stops: &[4],
+        },
+        TakenFile {
+            text: "[modules]\npppoe\n[pppoe]\nservice-name=isp\naccept-blank-service=1x\naccept-any-service=0\n",
+            has: &["services = [\"isp\"]"],
+            lacks: &[],
+            left: &[],
             stops: &[],
+        },
+        TakenFile {
+            text: "[modules]\npppoe\n[pppoe]\nservice-name=,\n",
+            has: &[],
+            lacks: &["services ="],
+            left: &[],
+            stops: &[],
+        },
+        TakenFile {
+            // The Tab belongs to the name, and nothing reads that.
+            text: "[modules]\npppoe\n[pppoe]\nservice-name=isp\naccept-any-service\t=1\nac-name\t=a\nac-name \t=b\nmac-filter\t\t=x\n",
+            has: &["services = [\"isp\"]", "name = \"b\""],
+            lacks: &["\"a\""],
+            left: &[(5, "since a Tab behind a name"), (6, "since a Tab"), (8, "since a Tab")],
+            stops: &[4],
+        },
+        TakenFile {
+            text: "[modules]\npppoe\n[ppp]\nipv4=require\nipv6=3\n[pppoe]\npado-delay=0, 100:10,-1:500\n",
+            has: &[],
+            lacks: &[],
+            left: &[],
+            stops: &[4, 5, 7],
+        },
+        TakenFile {
+            text: "[modules]\npppoe\n[ppp]\nipv4=prefer\nipv6=03x\n[pppoe]\npado-delay=0,100:10,-10:500\nPADO-Delay=4294967295\n",
+            has: &[],
+            lacks: &[],
+            left: &[(7, "pado-delay of [pppoe] is not taken")],
+            stops: &[5, 8],
+        },
+        TakenFile {
+            text: "[modules]\npppoe\n[pppoe]\n[common]\n[ppp]\n[ppp]\nipv6=require\nmtu=1400\n[common]\nmax-sessions=5\nsingle-session=deny\n\
+                   [pppoe]\nservice-name=x\npado-delay=-1\ntr101=1\n",
+            has: &[],
+            lacks: &["sessions ="],
+            left: &[(8, "accel-ppp 1.12 reads"), (15, "accel-ppp 1.12 reads")],
+            stops: &[7, 10, 11, 13, 14],
+        },
+        TakenFile {
+            text: "idle=1\n[modules]\npppoe\n[pppoe]\nac-name=x\nifname=${ac-name}\ncalled-sid=${nothing}\n",
+            has: &["name = \"x\""],
+            lacks: &[],
+            left: &[(6, "ifname of [pppoe]")],
+            stops: &[1, 7],
+        },
+        TakenFile {
+            // Settings within settings: only what ends in `{` behind `=` begins more.
+            text: "[modules]\npppoe\n[pppoe]\nblock=1 {\n more={\n ac-name=x\n }\n foo {\n } and\nac-name=y\nother={\n[ppp]\n}\n",
+            has: &["name = \"y\""],
+            lacks: &["\"x\""],
+            left: &[(4, "within block"), (11, "within other")],
+            stops: &[12],
         },
         TakenFile {
             text: "[modules]\npppoe\n[pppoe]\nservice-name=isp\naccept-any-service=1\n",
@@ -262,16 +326,10 @@ fn accel_ppp_files_are_read_as_accel_ppp_reads_them() {
             stops: &[],
         },
         TakenFile {
-            text: "[modules]\nippool\npppoe\n[ppp]\nipv4=require\nlcp-echo-interval=+20\n[ip-pool]\n10.9.0.5/24\n10.8.0.0/24\n10.7.0.0/0\n10.6.0.0/24,allocator=net30\n[common]\nsingle-session=deny\nsingle-session=replace\nblock={\n mac-filter=x\n}\n[shaper]\nx=${y}\n",
+            text: "[modules]\nippool\npppoe\n[ppp]\nipv4=prefer\nlcp-echo-interval=+20\n[ip-pool]\n10.9.0.5/24\n10.8.0.0/24\n10.7.0.0/0\n10.6.0.0/24,allocator=net30\n[common]\nsingle-session=deny\nsingle-session=replace\nblock={\n mac-filter=x\n}\n[shaper]\ny=1\nx=${y}\n",
             has: &["\"10.9.0.5-10.9.0.255\", \"10.8.0.0/24\"", "excess = \"refuse\""],
             lacks: &["10.7", "10.6", "replace"],
-            left: &[
-                (5, "is ended there"),
-                (10, "10.7.0.0/0"),
-                (11, "10.6.0.0/24"),
-                (14, "stands first"),
-                (15, "within block"),
-            ],
+            left: &[(10, "10.7.0.0/0"), (11, "10.6.0.0/24"), (14, "stands first"), (15, "within block")],
             stops: &[],
         },
         TakenFile {
@@ -323,6 +381,64 @@ fn a_server_without_accounting_is_named() {
     };
     let named = |imported: &Imported| imported.left.iter().any(|(line, _)| *line == 6);
     assert!(!named(&of("1813")) && named(&of("0")) && !of("0").text.contains(":0"), "{}", of("0").text);
+}
+
+/// As `parse_server1` and `parse_server2` of accel-ppp's serv.c, one after the other. Nothing is trimmed.
+#[test]
+fn servers_are_read_as_accel_ppp_reads_them() {
+    for (server, auth, acct, secret, is_whole) in [
+        ("10.0.0.1,key", "1812", "1813", "key", true),
+        ("10.0.0.1, key", "1812", "1813", " key", true),
+        ("10.0.0.1, testing123, auth-port=1645", "1812", "1813", " testing123", false),
+        ("10.0.0.1,key,1645", "1645", "1813", "key", true),
+        ("10.0.0.1,key, 1645,+1646", "1645", "1646", "key", true),
+        ("10.0.0.1,key,1645,1646,req-limit=50", "1812", "1813", "key", false),
+        ("10.0.0.1,key,1645,acct-port=1700", "1812", "1700", "key", false),
+        ("10.0.0.1,key,auth-port=1645,auth-port=1700,acct-port=1646", "1645", "1646", "key", true),
+        ("10.0.0.1,key,weight=x,backup", "1812", "1813", "key", false),
+        ("10.0.0.1,key,1645,", "1645", "1813", "key", false),
+    ] {
+        let made = import(&format!("[modules]\nradius\n[radius]\nserver={server}\n"));
+        let written = format!(
+            "address = \"10.0.0.1:{auth}\"\nacct_address = \"10.0.0.1:{acct}\"\nsecret = \"{secret}\"\n"
+        );
+        assert!(made.text.contains(&written), "{server}\n{}", made.text);
+        assert_eq!(!made.left.iter().any(|(line, _)| *line == 4), is_whole, "{server}: {:?}", made.left);
+    }
+    for server in [
+        "10.0.0.1",
+        " ,key",
+        "10.0.0.1 ,key",
+        "host,key",
+        "10.0.0.1,key,auth-port=1645x",
+        "10.0.0.1,key,auth-port=0",
+        "10.0.0.1,key,",
+        "10.0.0.1,key,0",
+        "10.0.0.1,key,x,req-limit=many",
+        "10.0.0.1,key,auth-port=70000",
+        "10.0.0.1,key,max-fail=5 ,weight=1",
+    ] {
+        let made = import(&format!("[modules]\nradius\n[radius]\nserver={server}\n"));
+        assert!(!made.text.contains("[[aaa.radius]]"), "{server}\n{}", made.text);
+        assert!(
+            made.left.iter().any(|(line, what)| *line == 4 && what == "server of [radius] is not taken"),
+            "{server}"
+        );
+    }
+}
+
+/// A line that accel-ppp reads as several is not taken, and look-ups do not grow with the file.
+#[test]
+fn long_lines_stop_and_long_files_are_read_soon() {
+    let long = format!("[modules]\npppoe\n[pppoe]\nac-name={}\n", "x".repeat(1015));
+    assert_eq!(import(&long).stops.len(), 1);
+    assert_eq!(import(&"x".repeat(1024)).stops.len(), 1);
+    assert_eq!(import(&format!("name {} require-pap", "x".repeat(1024))).stops.len(), 1);
+    let begin = std::time::Instant::now();
+    let pools: String = (0..50_000).map(|n| format!("10.0.0.2-9,name=p{n}\nz{n}=${{z0}}\n")).collect();
+    let made = import(&format!("[modules]\nippool\n[ip-pool]\nz0=1\n{pools}"));
+    assert!(made.text.contains("p49999"), "each is taken");
+    assert!(begin.elapsed().as_secs() < 20, "{:?}", begin.elapsed());
 }
 
 #[test]
