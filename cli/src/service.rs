@@ -147,25 +147,46 @@ pub(crate) fn read_text(octets: &[u8]) -> String {
     String::from_utf8_lossy(octets).into_owned()
 }
 
+/// Files that one pattern names, at most.
+const MOST_INCLUDED: usize = 4096;
+
 /// The files that a file includes by a pattern, in their order, each with its name and text. Wildcards (`*`, `?`) stand in the last part.
 pub(crate) fn included(file: &Path, pattern: &str) -> Result<Vec<(String, String)>, String> {
     let whole = file.parent().unwrap_or(Path::new("")).join(pattern);
     let last = whole.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let folder = whole.parent().unwrap_or(Path::new(""));
-    if folder.to_string_lossy().contains(['*', '?', '[']) || last.contains('[') {
+    if folder.to_string_lossy().contains(['*', '?', '[']) || last.contains(['[', '\\']) {
         return Err(format!(
             "{pattern} cannot be included: wildcards are * and ?, in the last part of a path"
         ));
     }
     let mut names = vec![last.to_owned()];
     if last.contains(['*', '?']) {
+        let fault = |error: &dyn Display| format!("{} is included: {error}", folder.display());
         let entries = match std::fs::read_dir(folder) {
             Ok(entries) => entries,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(format!("{} is included: {error}", folder.display())),
+            Err(error) => return Err(fault(&error)),
         };
-        let all = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-        names = all.filter(|name| !name.starts_with('.') && fits(last.as_bytes(), name.as_bytes())).collect();
+        names.clear();
+        for entry in entries {
+            let name = entry.map_err(|error| fault(&error))?.file_name();
+            // Names that begin with a dot are named by a dot alone.
+            let is_hidden = name.as_encoded_bytes().starts_with(b".") && !last.starts_with('.');
+            if is_hidden || !fits(last.as_bytes(), name.as_encoded_bytes()) {
+                continue;
+            }
+            match name.into_string() {
+                Ok(name) => names.push(name),
+                Err(name) => {
+                    let shown = folder.join(name);
+                    return Err(format!("{} is included: its name is no UTF-8", shown.display()));
+                }
+            }
+            if names.len() > MOST_INCLUDED {
+                return Err(fault(&format_args!("more than {MOST_INCLUDED} files fit {last}")));
+            }
+        }
         names.sort();
     }
     let read = |name: String| {
@@ -177,15 +198,28 @@ pub(crate) fn included(file: &Path, pattern: &str) -> Result<Vec<(String, String
     names.into_iter().map(read).collect()
 }
 
-/// Whether a name fits a pattern with `*` and `?`.
+/// Whether a name fits a pattern with `*` and `?`. Where a character does not fit, the last `*` takes one more of the name.
 fn fits(pattern: &[u8], name: &[u8]) -> bool {
-    match (pattern.split_first(), name.split_first()) {
-        (None, None) => true,
-        (Some((b'*', rest)), _) => (0..=name.len()).any(|n| fits(rest, &name[n..])),
-        (Some((b'?', rest)), Some((_, more))) => fits(rest, more),
-        (Some((one, rest)), Some((other, more))) if one == other => fits(rest, more),
-        _ => false,
+    let (mut p, mut n) = (0, 0);
+    // Behind the last `*`, and where in the name the rest began.
+    let mut retry: Option<(usize, usize)> = None;
+    while let Some(octet) = name.get(n) {
+        match pattern.get(p) {
+            Some(b'*') => {
+                p += 1;
+                retry = Some((p, n));
+            }
+            Some(wanted) if *wanted == b'?' || wanted == octet => (p, n) = (p + 1, n + 1),
+            _ => match retry {
+                Some((behind, begin)) => {
+                    retry = Some((behind, begin + 1));
+                    (p, n) = (behind, begin + 1);
+                }
+                None => return false,
+            },
+        }
     }
+    pattern.iter().skip(p).all(|wanted| *wanted == b'*')
 }
 
 #[cfg(test)]
@@ -201,8 +235,47 @@ mod tests {
             ("a?c", "abc", true),
             ("a?c", "ac", false),
             ("*a*b", "xaab", true),
+            ("*a*b", "xaaba", false),
+            ("**", "", true),
+            ("?", "", false),
+            ("", "", true),
+            ("", "a", false),
+            ("a*", "a", true),
+            ("*ab?d*", "abxabcdx", true),
         ] {
             assert_eq!(fits(pattern.as_bytes(), name.as_bytes()), fit, "{pattern} {name}");
         }
+        // Each further `*` multiplied the time.
+        let begin = std::time::Instant::now();
+        assert!(!fits("*a".repeat(60).as_bytes(), "a".repeat(120).replace('a', "ab").as_bytes()));
+        assert!(!fits(b"*a*a*a*a*a*a*a*a*b", "a".repeat(120).as_bytes()));
+        assert!(begin.elapsed().as_secs() < 5, "{:?}", begin.elapsed());
+    }
+
+    /// A file that fits and cannot be named is an error, and not as if it were not there.
+    #[cfg(unix)]
+    #[test]
+    fn a_file_whose_name_is_no_utf8_is_an_error() {
+        use std::os::unix::ffi::OsStrExt;
+        let folder = std::env::temp_dir().join(format!("usher-included-{}", std::process::id()));
+        std::fs::create_dir_all(folder.join("conf.d")).unwrap();
+        let write = |name: &[u8]| {
+            let path = folder.join("conf.d").join(std::ffi::OsStr::from_bytes(name));
+            std::fs::write(path, "a = b\n").unwrap();
+        };
+        [&b"b.conf"[..], b"a.conf", b".c.conf", b"d\xff.txt"].into_iter().for_each(write);
+        let file = folder.join("swanctl.conf");
+        let names = |pattern: &str| -> Result<Vec<String>, String> {
+            let all = included(&file, pattern)?;
+            Ok(all.into_iter().filter_map(|(name, _)| Some(name.rsplit('/').next()?.to_owned())).collect())
+        };
+        assert_eq!(names("conf.d/*.conf"), Ok(vec!["a.conf".to_owned(), "b.conf".to_owned()]));
+        assert_eq!(names("conf.d/.*.conf"), Ok(vec![".c.conf".to_owned()]));
+        assert_eq!(names("nowhere/*.conf"), Ok(vec![]));
+        assert!(names("conf.d/a\\*.conf").unwrap_err().contains("wildcards are"));
+        write(b"e\xff.conf");
+        let error = names("conf.d/*.conf").unwrap_err();
+        assert!(error.ends_with("its name is no UTF-8"), "{error}");
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 }
