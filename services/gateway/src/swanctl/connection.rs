@@ -4,8 +4,9 @@ use super::Importer;
 use super::secrets::secret_identity;
 use super::settings::{Place, SettingsSection};
 use super::words::{
-    any_families, auth_of, auth_of_round, identity, is_any_identity, is_certified, is_octets, is_side, list,
-    no, number, path, peer_places, prefix, proposal, rounds_of, side_of, time, version, volume, words, yes,
+    any_families, auth_of, auth_of_round, esp_proposal, identity, ike_proposal, is_any_identity,
+    is_certified, is_octets, is_side, list, no, number, path, peer_places, prefix, rounds_of, side_of, time,
+    version, volume, words, yes,
 };
 use alloc::borrow::ToOwned;
 use alloc::string::{String, ToString};
@@ -14,7 +15,14 @@ use core::net::IpAddr;
 use usher_ike::payload::Proposal;
 
 impl Importer {
-    fn proposals(&mut self, value: &str, line: Place, read: impl Fn(&str) -> Option<String>) {
+    /// Writes proposals: as they are where ours reads them so, or else rewritten.
+    fn proposals(
+        &mut self,
+        value: &str,
+        line: Place,
+        read: impl Fn(&str) -> Option<String>,
+        rewrite: impl Fn(&str) -> String,
+    ) {
         let (mut taken, mut refused) = (Vec::new(), false);
         for words in words(value) {
             if words == "default" {
@@ -24,7 +32,7 @@ impl Importer {
                 }
                 continue;
             }
-            let ours = if read(&words).is_some() { proposal(&words) } else { words.clone() };
+            let ours = if read(&words).is_some() { rewrite(&words) } else { words.clone() };
             match read(&ours) {
                 None => taken.push(ours),
                 Some(why) => {
@@ -88,7 +96,8 @@ impl Importer {
                 ),
                 "version" => {}
                 "proposals" => {
-                    self.proposals(value, *line, |words| Proposal::ike(words).err().map(|e| e.to_string()));
+                    let read = |words: &str| Proposal::ike(words).err().map(|error| error.to_string());
+                    self.proposals(value, *line, read, ike_proposal);
                 }
                 // Of both together follows who may call.
                 "remote_addrs" | "local_addrs" => {}
@@ -394,7 +403,8 @@ impl Importer {
                     }
                 }
                 "esp_proposals" => {
-                    self.proposals(value, *line, |words| Proposal::esp(words).err().map(|e| e.to_string()));
+                    let read = |words: &str| Proposal::esp(words).err().map(|error| error.to_string());
+                    self.proposals(value, *line, read, esp_proposal);
                 }
                 "mode" => self.text("mode", &value.to_ascii_lowercase()),
                 "rekey_time" => match time(value) {

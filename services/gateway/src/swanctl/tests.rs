@@ -438,6 +438,14 @@ fn identities_secrets_and_proposals_are_written_as_ours() {
     assert_eq!(octets("0sYWJj").as_deref(), Some("abc"));
     assert_eq!(octets("abc").as_deref(), Some("abc"));
     assert_eq!((octets("0xff"), octets("0x616")), (None, None));
+    // Beside a pseudo-random function the algorithm that stands for one is passed over, as all are in ESP.
+    let made = with(
+        "proposals = aes256gcm16-sha384-prfsha512-x25519",
+        "",
+        "esp_proposals = aes128gcm16-sha256, aes128-sha256-prfsha1-x25519",
+    );
+    assert!(made.text.contains("proposals = [\"aes256gcm16-prfsha512-x25519\"]"), "{}", made.text);
+    assert!(made.text.contains("proposals = [\"aes128gcm16\", \"aes128-sha256-x25519\"]"), "{}", made.text);
     let made = with("proposals = aes256gcm16-sha384-x25519, aes128-sha256-x25519", "id = @peer.test", "");
     let written = "proposals = [\"aes256gcm16-prfsha384-x25519\", \"aes128-sha256-x25519\"]";
     assert!(made.text.contains(written), "{}", made.text);

@@ -163,15 +163,32 @@ pub(super) fn path(folder: &str, file: &str) -> String {
     if file.starts_with('/') { file.to_owned() } else { alloc::format!("{folder}/{file}") }
 }
 
-/// A proposal in our words. With a cipher that protects integrity itself, what is written as such an algorithm is the pseudo-random function.
-pub(super) fn proposal(words: &str) -> String {
-    let combined =
-        words.split('-').any(|word| ["gcm", "ccm", "chacha"].iter().any(|name| word.contains(name)));
-    let word = |word: &str| match word.strip_prefix("sha") {
-        Some(_) if combined => alloc::format!("prf{word}"),
-        _ => word.to_owned(),
+/// A proposal of IKE in our words. With a cipher that protects integrity itself, what is written as such an algorithm is the pseudo-random
+/// function, unless one is written besides.
+pub(super) fn ike_proposal(words: &str) -> String {
+    let is_combined = is_combined_proposal(words);
+    let has_prf = words.split('-').any(|word| word.starts_with("prf"));
+    let word = |word: &str| match is_combined && is_integrity(word) {
+        true if has_prf => None,
+        true => Some(alloc::format!("prf{word}")),
+        false => Some(word.to_owned()),
     };
-    words.split('-').map(word).collect::<Vec<_>>().join("-")
+    words.split('-').filter_map(word).collect::<Vec<_>>().join("-")
+}
+
+/// A proposal of ESP in our words: charon passes over pseudo-random functions, and beside such a cipher over integrity algorithms.
+pub(super) fn esp_proposal(words: &str) -> String {
+    let is_combined = is_combined_proposal(words);
+    let is_used = |word: &&str| !(word.starts_with("prf") || (is_combined && is_integrity(word)));
+    words.split('-').filter(is_used).collect::<Vec<_>>().join("-")
+}
+
+fn is_integrity(word: &str) -> bool {
+    word.starts_with("sha") || word == "aesxcbc"
+}
+
+fn is_combined_proposal(words: &str) -> bool {
+    words.split('-').any(|word| ["gcm", "ccm", "chacha"].iter().any(|name| word.contains(name)))
 }
 
 /// A range of a pool. charon leaves out a network's first and last address, and begins where an address of it is named.
