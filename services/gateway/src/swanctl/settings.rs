@@ -503,10 +503,9 @@ mod tests {
         assert_eq!((c.values.len(), d.values.len()), (1, 1));
     }
 
-    /// A file of many sections or values is refused at the line of the first that is too many, and soon.
+    /// A file of many sections or values is refused at the line of the first that is too many. Without maps this would last for minutes.
     #[test]
     fn many_sections_and_values_are_refused_with_their_line() {
-        let begin = std::time::Instant::now();
         let sections: String = (0..100_000).map(|n| alloc::format!("a{n:06} {{ }}\n")).collect();
         let error = alone(&sections).unwrap_err();
         assert_eq!(error.to_string(), "line 4097: there are more than 4096 sections");
@@ -521,7 +520,6 @@ mod tests {
         assert!(error.to_string().contains("take too much from each other"), "{error}");
         let pairs: String = (0..8).map(|n| alloc::format!("p{n} : p{m}, p{m} {{ }}\n", m = n + 1)).collect();
         assert!(alone(&alloc::format!("{pairs}p8 : p0, p0 {{ }}")).is_err());
-        assert!(begin.elapsed().as_secs() < 20, "{:?}", begin.elapsed());
     }
 
     #[test]
