@@ -253,9 +253,12 @@ impl Importer {
                     self.limit("session_timeout", super::quoted(&format!("{seconds} s")));
                 }
                 (limit @ ("lcp-echo-interval" | "lcp-echo-failure" | "idle" | "maxconnect"), None)
-                    if number.is_none() =>
+                    if number.is_none() || option == "maxconnect" =>
                 {
-                    self.stop(line, &format!("{limit} without a number, with which pppd takes no file,"));
+                    self.stop(
+                        line,
+                        &format!("{limit} without a number that it may have, with which pppd takes no file,"),
+                    );
                 }
                 ("ms-dns", _) if value.parse::<Ipv4Addr>().is_ok() => dns.extend(value.parse::<IpAddr>()),
                 ("plugin", _) => self.plugin(line, value),
