@@ -21,5 +21,5 @@ pub use server::{
 };
 pub use users::{
     Check, Complaint, Control, ControlSetting, Group, Method, Password, PasswordAttribute, PasswordSetting,
-    Reply, Unmet, User, Users, canonical_name, spellings,
+    Reply, Unmet, User, Users, canonical_name, is_expanded, spellings, tag_number,
 };

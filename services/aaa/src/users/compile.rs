@@ -168,9 +168,20 @@ fn password_attribute(name: &str) -> Option<PasswordAttribute> {
     all.into_iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, attribute)| attribute)
 }
 
+/// What is said of a value between backquotes.
+const EXPANDED: &str =
+    "FreeRADIUS expands a value between backquotes for each request, which is not done here; write it out";
+
+/// Whether FreeRADIUS puts something else in place of a value of its tables. A store reads such a row with [`Op::Unknown`].
+#[must_use]
+pub fn is_expanded(value: &str) -> bool {
+    value.len() > 1 && value.starts_with('`') && value.ends_with('`')
+}
+
 /// Whether a row says what is to be done with its value.
 fn operator(row: &Row) -> Result<(), String> {
     match row.op {
+        Op::Unknown if is_expanded(&row.value) => Err(EXPANDED.into()),
         Op::Unknown => Err("its operator (op) is none; :=, ==, += and the like are".into()),
         _ => Ok(()),
     }
@@ -214,7 +225,12 @@ fn set(row: &Row, control: &mut Control) -> Result<Result<(), String>, NotContro
         }
         "expiration" => {
             let time = date(value).ok_or_else(|| "write a date as `31 Dec 2026 23:59:59` (UTC)".to_string());
-            put(&mut control.expires, row, time)
+            // FreeRADIUS has 32 bits for it, and begins again from 1970.
+            let within = time.and_then(|time| match u32::try_from(time.unix_secs()) {
+                Ok(_) => Ok(time),
+                Err(_) => Err("the date is after 7 Feb 2106 06:28:15; write an earlier one".to_string()),
+            });
+            put(&mut control.expires, row, within)
         }
         "pool-name" => put(&mut control.pool, row, Ok(value.into())),
         "login-time"
@@ -390,18 +406,33 @@ fn comparison(row: &Row, dictionary: &Dictionary) -> Result<Check, String> {
     if definition.encryption != Encryption::None {
         return Err("a hidden attribute cannot be compared".into());
     }
-    if definition.data_type == DataType::Signed
-        && !matches!(op, Op::Equal | Op::NotEqual | Op::Present | Op::Absent)
-    {
-        return Err("a number that may be negative is compared by == and != alone".into());
-    }
+    comparable(&definition, op)?;
     let mut bytes = Vec::new();
     if !matches!(op, Op::Present | Op::Absent) {
         encode(&definition, &row.value, dictionary, &mut bytes)?;
     }
-    let number = definition.data_type.is_number();
     let tag = definition.tagged.then_some(tag);
-    Ok(Check { attribute: place, op, value: bytes, number, tag, row: written(row, dictionary) })
+    let data_type = definition.data_type;
+    Ok(Check { attribute: place, op, value: bytes, data_type, tag, row: written(row, dictionary) })
+}
+
+/// Whether an operator compares the values of an attribute as FreeRADIUS does.
+///
+/// # Errors
+/// It means something else there, or something that depends on how the value was sent.
+fn comparable(definition: &Definition, op: Op) -> Result<(), String> {
+    if matches!(op, Op::Present | Op::Absent | Op::Equal) {
+        return Ok(());
+    }
+    match definition.data_type {
+        DataType::Ipv4Prefix | DataType::Ipv6Prefix => {
+            Err("a prefix is compared by == alone; write a comparison for each prefix".into())
+        }
+        _ if op == Op::NotEqual => Ok(()),
+        DataType::Signed => Err("a number that may be negative is compared by == and != alone".into()),
+        data_type if data_type.is_number() || data_type == DataType::Text => Ok(()),
+        _ => Err("octets and addresses are compared by == and != alone".into()),
+    }
 }
 
 /// What a row's attribute is.
@@ -416,8 +447,7 @@ struct Named<'d> {
 fn find<'d>(name: &str, dictionary: &'d Dictionary) -> Result<Named<'d>, String> {
     let (bare, tag) = match name.rsplit_once(':') {
         Some((bare, tag)) => {
-            let tag = tag.parse().ok().filter(|t| *t <= 0x1f);
-            (bare, tag.ok_or("a tag is a number up to 31")?)
+            (bare, tag_number(tag).ok_or("a tag is a number up to 31, without zeros in front")?)
         }
         None => (name, 0),
     };
@@ -439,6 +469,13 @@ fn find<'d>(name: &str, dictionary: &'d Dictionary) -> Result<Named<'d>, String>
     Ok(Named { definition, place, tag })
 }
 
+/// A tag (RFC 2868 §3.1) in decimal. One with a zero in front is octal to FreeRADIUS, and decimal to its reader.
+#[must_use]
+pub fn tag_number(text: &str) -> Option<u8> {
+    let is_plain = text == "0" || text.bytes().all(|b| b.is_ascii_digit()) && !text.starts_with('0');
+    text.parse().ok().filter(|tag| is_plain && *tag <= 0x1f)
+}
+
 /// An attribute that is written by its number, its value as octets: what goes hidden goes so by whatever name.
 fn by_number(oid: Oid, dictionary: &Dictionary) -> Definition {
     let mut definition = Definition::unknown(oid);
@@ -457,14 +494,24 @@ fn replies(
 ) -> Result<(Vec<Reply>, Option<bool>), Complaint> {
     let (mut replies, mut fall_through) = (Vec::new(), None);
     for row in rows {
-        let done = if row.attribute.eq_ignore_ascii_case("fall-through") {
+        let done = if let Err(what) = operator(row) {
+            Err(what)
+        } else if row.attribute.eq_ignore_ascii_case("fall-through") {
             let said = match row.value.to_ascii_lowercase().as_str() {
                 "yes" | "1" => Some(true),
                 "no" | "0" => Some(false),
                 _ => None,
             };
-            fall_through = fall_through.or(said);
-            said.map(drop).ok_or_else(|| "write Yes or No".to_string())
+            // FreeRADIUS gives such a row the value 0, or none.
+            match row.op {
+                Op::Present | Op::Absent | Op::Matches | Op::MatchesNot => {
+                    Err("Fall-Through is set by =, := or +=".to_string())
+                }
+                _ => {
+                    fall_through = fall_through.or(said);
+                    said.map(drop).ok_or_else(|| "write Yes or No".to_string())
+                }
+            }
         } else {
             reply(row, dictionary).map(|reply| replies.push(reply))
         };

@@ -5,6 +5,7 @@ mod policy;
 
 pub(crate) use policy::{bypass, canonical_station, mac_address};
 
+pub use compile::{is_expanded, tag_number};
 pub use policy::{canonical_name, spellings};
 
 use crate::store::Op;
@@ -18,7 +19,7 @@ use usher_core::{SecureRng, WallTime};
 use usher_crypto::Key;
 use usher_eap::method::Inner;
 use usher_eap::packet::Type;
-use usher_radius::attribute::Attributes;
+use usher_radius::attribute::{Attributes, DataType};
 use usher_radius::dictionary::AttributeNumber;
 
 usher_core::named! {
@@ -194,8 +195,8 @@ pub struct Check {
     pub op: Op,
     /// With what: the value as it would stand in a request.
     pub value: Vec<u8>,
-    /// Whether greater and less are those of numbers; otherwise of octets.
-    pub number: bool,
+    /// What its values are: greater and less are those of numbers or of octets, and a prefix may be written in several ways.
+    pub data_type: DataType,
     /// Where the attribute has a tag (RFC 2868): the one that a value must have; 0: any.
     pub tag: Option<u8>,
     /// The row as it is written, for people; of a secret no value.

@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use core::cmp::Ordering;
 use core::net::IpAddr;
 use usher_crypto::Key;
-use usher_radius::attribute::{Attributes, kind};
+use usher_radius::attribute::{Attributes, DataType, Value, kind};
 
 impl User {
     /// What holds of this user for a request: the user's own rows, then those of the groups that apply.
@@ -114,8 +114,8 @@ impl Check {
     /// A value without its tag; `None` where it has another tag than the one that is meant.
     fn tagged_so<'a>(&self, given: &'a [u8]) -> Option<Cow<'a, [u8]>> {
         match (self.tag, given) {
-            (Some(wanted), [tag, rest @ ..]) if *tag <= 0x1f || self.number => {
-                (wanted == 0 || wanted == *tag).then(|| match self.number {
+            (Some(wanted), [tag, rest @ ..]) if *tag <= 0x1f || self.data_type.is_number() => {
+                (wanted == 0 || wanted == *tag).then(|| match self.data_type.is_number() {
                     true => Cow::Owned([&[0], rest].concat()),
                     false => Cow::Borrowed(rest),
                 })
@@ -125,10 +125,12 @@ impl Check {
         }
     }
     fn fits(&self, value: &[u8]) -> bool {
-        let order = if self.number && value.len() != self.value.len() {
-            value.len().cmp(&self.value.len())
-        } else {
-            value.cmp(&self.value)
+        let order = match self.data_type {
+            DataType::Ipv4Prefix | DataType::Ipv6Prefix => return self.fits_prefix(value),
+            data_type if data_type.is_number() && value.len() != self.value.len() => {
+                value.len().cmp(&self.value.len())
+            }
+            _ => value.cmp(&self.value),
         };
         match self.op {
             Op::NotEqual => order != Ordering::Equal,
@@ -138,6 +140,17 @@ impl Check {
             Op::GreaterOrEqual => order != Ordering::Less,
             _ => order == Ordering::Equal,
         }
+    }
+}
+
+impl Check {
+    /// Whether a value is the same prefix, in however many octets it was sent. One that is none fits no comparison.
+    fn fits_prefix(&self, value: &[u8]) -> bool {
+        let prefix = |octets| Value::decode(self.data_type, octets).ok();
+        prefix(value).is_some_and(|given| match self.op {
+            Op::Equal => Some(given) == prefix(&self.value),
+            _ => false,
+        })
     }
 }
 
@@ -253,7 +266,7 @@ mod tests {
             attribute: AttributeNumber::from(Oid::standard(kind::NAS_PORT)),
             op,
             value: value.to_be_bytes().to_vec(),
-            number: true,
+            data_type: DataType::Integer,
             tag: None,
             row: "NAS-Port".into(),
         }

@@ -226,6 +226,74 @@ fn methods_are_restricted_by_the_names_that_freeradius_has_for_them() {
     }
 }
 
+/// FreeRADIUS has another order for the first, and for the second another meaning of each operator.
+#[test]
+fn octets_and_addresses_have_no_order_and_prefixes_are_the_same_or_not() {
+    for (attribute, value, what) in [
+        ("Class", "0x05", "by == and != alone"),
+        ("NAS-IP-Address", "10.0.0.0", "by == and != alone"),
+        ("NAS-IPv6-Address", "2001:db8::", "by == and != alone"),
+        ("Framed-Interface-Id", "1:2:3:4", "by == and != alone"),
+        ("Framed-IPv6-Prefix", "2001:db8::/32", "by == alone"),
+    ] {
+        for op in ["<", "<=", ">", ">="] {
+            let complaint = compile(&[(attribute, op, value)], &[]).unwrap_err().to_string();
+            assert!(complaint.contains(what), "{complaint}");
+        }
+        for op in ["==", "=", "!="] {
+            let is_refused = compile(&[(attribute, op, value)], &[]).is_err();
+            assert_eq!(is_refused, op == "!=" && what == "by == alone", "{attribute} {op}");
+        }
+    }
+    for (attribute, value) in [("NAS-Port", "1"), ("User-Name", "a"), ("Event-Timestamp", "5")] {
+        assert!(compile(&[(attribute, "<", value)], &[]).is_ok(), "{attribute}");
+    }
+    let holds = |given: &[u8]| {
+        let user = compile(&[("Framed-IPv6-Prefix", "==", "2001:db8::/32")], &[]).unwrap();
+        let mut request = Attributes::new();
+        request.push_bytes(97, given).unwrap();
+        user.checks[0].holds(&request)
+    };
+    let mut whole = [0; 18];
+    whole[..6].copy_from_slice(&[0, 32, 0x20, 1, 0xd, 0xb8]);
+    assert!(holds(&whole[..6]) && holds(&whole[..10]) && holds(&whole), "in however many octets");
+    assert!(
+        !holds(&[0, 48, 0x20, 1, 0xd, 0xb8, 0, 0])
+            && !holds(&[0, 32, 0x20])
+            && !holds(&[0, 32, 0x20, 1, 0xd, 0xb9])
+    );
+}
+
+/// FreeRADIUS has 32 bits for a date, and takes `0X` and a tag of the form `010` in its own way.
+#[test]
+fn values_are_read_as_freeradius_reads_them() {
+    assert!(compile(&[("Expiration", ":=", "7 Feb 2106 06:28:15")], &[]).is_ok());
+    for late in ["7 Feb 2106 06:28:16", "4294967296", "31 Dec 9999"] {
+        let complaint = compile(&[("Expiration", ":=", late)], &[]).unwrap_err().to_string();
+        assert!(complaint.contains("after 7 Feb 2106"), "{complaint}");
+    }
+    let reply = |row: (&str, &str, &str)| compile(&[], &[row]).map(|user| user.reply);
+    for octets in ["0x414243", "0X414243"] {
+        assert_eq!(reply(("Class", "=", octets)).unwrap().get(kind::CLASS), Some(&b"ABC"[..]), "{octets}");
+    }
+    for tag in ["010", "00", "+1", "32", "", "*"] {
+        let complaint = reply((&format!("Tunnel-Type:{tag}"), "=", "VLAN")).unwrap_err().to_string();
+        assert!(complaint.contains("a tag is a number"), "{complaint}");
+    }
+    for tag in ["0", "1", "31"] {
+        assert!(reply((&format!("Tunnel-Type:{tag}"), "=", "VLAN")).is_ok(), "{tag}");
+    }
+    for op in ["=*", "!*", "=~", "!~"] {
+        assert!(reply(("Fall-Through", op, "Yes")).is_err(), "{op}");
+    }
+    for rows in
+        [compile(&[("Cleartext-Password", "", "`date`")], &[]), compile(&[], &[("Filter-Id", "", "`date`")])]
+    {
+        let complaint = rows.unwrap_err().to_string();
+        assert!(complaint.contains("expands a value between backquotes"), "{complaint}");
+    }
+}
+
 #[test]
 fn a_number_that_may_be_negative_has_no_order() {
     let mut dictionary = Dictionary::builtin();

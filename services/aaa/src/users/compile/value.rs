@@ -7,9 +7,14 @@ use usher_core::WallTime;
 use usher_radius::attribute::{DataType, Value};
 use usher_radius::dictionary::{Definition, Dictionary};
 
+/// The hexadecimal digits behind `0x` or `0X`.
+fn without_0x(text: &str) -> Option<&str> {
+    text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"))
+}
+
 /// Octets of hexadecimal digits, with or without `0x` in front.
 pub(super) fn hex(text: &str) -> Option<Vec<u8>> {
-    let text = text.strip_prefix("0x").unwrap_or(text);
+    let text = without_0x(text).unwrap_or(text);
     if !text.is_ascii() || !text.len().is_multiple_of(2) {
         return None;
     }
@@ -25,7 +30,7 @@ pub(super) fn encode(
 ) -> Result<(), String> {
     const NEITHER: &str = "neither a number nor a name that the dictionary has for it";
     let number = || {
-        let digits = match text.strip_prefix("0x") {
+        let digits = match without_0x(text) {
             Some(digits) => u64::from_str_radix(digits, 16).ok(),
             None => text.parse().ok(),
         };
@@ -60,11 +65,11 @@ pub(super) fn encode(
         DataType::Filter => {
             let said =
                 "Ascend's filters are not compiled here; write the octets, as 0x and hexadecimal digits";
-            octets = text.strip_prefix("0x").and_then(hex).ok_or(said)?;
+            octets = without_0x(text).and_then(hex).ok_or(said)?;
             Value::Octets(&octets)
         }
         DataType::String | DataType::Concat => {
-            octets = match text.strip_prefix("0x") {
+            octets = match without_0x(text) {
                 Some(digits) => hex(digits).ok_or("not hexadecimal")?,
                 None if Dictionary::number_in_name(&definition.name).is_some() => {
                     return Err(
