@@ -229,8 +229,11 @@ pub(crate) fn session(cells: [Cell<'_>; 25]) -> SessionRow {
 /// A row of one of the four tables of attributes. What is no operator is told of when the row is read.
 ///
 /// The value is read as FreeRADIUS reads it: without the marks around the whole of it, and of text escapes are resolved, whatever the
-/// marks, and without any.
+/// marks, and without any. One between backquotes is worked out for each request there: such a row is not understood here.
 pub(crate) fn row(attribute: String, op: &str, value: String) -> Row {
+    if usher_aaa::is_expanded(&value) {
+        return Row { attribute, op: Op::Unknown, value };
+    }
     let value = without_marks(value);
     let resolved = match value.contains('\\') && !is_octets(&attribute) {
         true => String::from_utf8(unescaped(&value)).ok().filter(|text| !text.contains('\0')),
@@ -242,7 +245,7 @@ pub(crate) fn row(attribute: String, op: &str, value: String) -> Row {
 /// A value of such a row as tables have it, so that it is read as it is: what stands between quotation marks is quoted once more, and
 /// backslashes are doubled where one would begin an escape.
 pub(crate) fn value<'v>(attribute: &str, value: &'v str) -> Cow<'v, str> {
-    let marked = between_marks(value).is_some();
+    let marked = between_marks(value).is_some() || usher_aaa::is_expanded(value);
     let octets = value.contains('\\') && is_octets(attribute);
     if !marked && (octets || unescaped(value) == value.as_bytes()) {
         return text(value);
@@ -313,7 +316,8 @@ mod tests {
             // FreeRADIUS takes the first of two, and the last mark of the next for its end: nobody can have meant either.
             ("\"a\" or \"b\"", "\"a\" or \"b\""),
             (r#""a\""#, "\"a\""),
-            ("`date`", "`date`"),
+            ("`", "`"),
+            ("\"`date`\"", "`date`"),
         ] {
             assert_eq!(row("Filter-Id".to_owned(), "=", read.to_owned()).value, as_is, "{read}");
         }
@@ -336,11 +340,23 @@ mod tests {
         }
     }
 
+    /// FreeRADIUS puts what it stands for in its place, for each request.
+    #[test]
+    fn a_value_between_backquotes_is_not_understood() {
+        for (attribute, op) in [("Cleartext-Password", ":="), ("Filter-Id", "="), ("Class", "+=")] {
+            for value in ["`date`", "`%{User-Name}`", "``"] {
+                let row = row(attribute.to_owned(), op, value.to_owned());
+                assert_eq!((row.op, row.value.as_str()), (Op::Unknown, value), "{attribute}");
+            }
+        }
+    }
+
     proptest! {
         #[test]
-        fn what_is_written_is_read_as_it_was(text in "[ant01\"'\\\\ ]{0,8}") {
+        fn what_is_written_is_read_as_it_was(text in "[ant01\"'`\\\\ ]{0,8}") {
             let written = value("Filter-Id", &text).into_owned();
-            prop_assert_eq!(row("Filter-Id".to_owned(), "=", written).value, text);
+            let read = row("Filter-Id".to_owned(), "=", written);
+            prop_assert_eq!((read.op, read.value), (Op::Set, text));
         }
     }
 }
