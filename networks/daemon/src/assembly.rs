@@ -51,6 +51,14 @@ impl ServerAssembly {
                 NotServed::NoNetwork(error) => {
                     tracing::error!(client, error, "a client of the store is passed over");
                 }
+                NotServed::OtherServer(server) => {
+                    tracing::error!(
+                        client,
+                        server,
+                        "a client of the store is another virtual server's (column server) and is not served; write default there \
+                         where this server is meant"
+                    );
+                }
             }
         }
         Ok(Self { tls, built })

@@ -218,16 +218,17 @@ impl Installation {
     /// # Errors
     /// The store or the generated secret cannot be read.
     pub fn loopback_secret(&self, address: IpAddr) -> Result<Option<String>, InstallationError> {
-        let mut all: Vec<(Prefix, String)> = Vec::new();
+        let mut all: Vec<(Prefix, Option<String>)> = Vec::new();
         for client in &self.loaded.clients {
-            all.extend(client.secret.as_ref().map(|s| (client.prefix, (*s.0).clone())));
+            all.extend(client.secret.as_ref().map(|s| (client.prefix, Some((*s.0).clone()))));
         }
         for row in self.store()?.clients()? {
-            all.extend(Prefix::parse(&row.nasname).ok().map(|prefix| (prefix, row.secret)));
+            let secret = row.virtual_server().is_none().then(|| row.secret.clone());
+            all.extend(Prefix::parse(&row.nasname).ok().map(|prefix| (prefix, secret)));
         }
         let fits = all.into_iter().filter(|(prefix, _)| prefix.holds(address));
         match fits.max_by_key(|(prefix, _)| prefix.bits) {
-            Some((_, secret)) => Ok(Some(secret)),
+            Some((_, secret)) => Ok(secret),
             None if self.first => self.generated_secret().map(Some),
             None => Ok(None),
         }

@@ -35,7 +35,9 @@ struct Statements {
 }
 
 const GROUPS: &str = "SELECT groupname FROM radusergroup WHERE username = ?1 ORDER BY priority, id";
-const CLIENTS: &str = "SELECT nasname, shortname, type, secret, description, require_ma, limit_proxy_state FROM nas ORDER BY id";
+/// A table without the column `server`, as tables of others may be, has the outer one, which says nothing.
+const CLIENTS: &str = "SELECT n.nasname, n.shortname, n.type, n.secret, n.description, n.require_ma, n.limit_proxy_state, \
+    (SELECT server FROM nas AS same WHERE same.id = n.id) FROM nas AS n, (SELECT NULL AS server) AS lacking ORDER BY n.id";
 const RESTARTED: &str = "UPDATE radacct SET acctstoptime = ?2, acctupdatetime = ?2, acctterminatecause = ?3, \
     acctsessiontime = coalesce(max(?2 - acctstarttime, coalesce(acctsessiontime, 0)), acctsessiontime) \
     WHERE acctstoptime IS NULL AND nasipaddress = ?1 AND coalesce(acctstarttime <= ?2, 1) AND usher_diameter_origin = ''";
@@ -485,6 +487,7 @@ impl Store for Sqlite {
                 description: said(row, 4)?,
                 require_message_authenticator: demand(5)?,
                 limit_proxy_state: demand(6)?,
+                server: said(row, 7)?,
             })
         };
         statement.query_map([], client).and_then(Iterator::collect).map_err(failed)

@@ -89,6 +89,8 @@ pub enum NotServed {
     WithoutSecret,
     /// The store has no network of it; a sentence that says what is needed.
     NoNetwork(String),
+    /// Its packets are those of this virtual server of FreeRADIUS, which is not here. A wider client does not speak for it.
+    OtherServer(String),
 }
 
 /// What a configuration is made with, beside itself.
@@ -135,7 +137,7 @@ pub fn build(loaded: &Loaded, with: With<'_>, rng: &mut SecureRng) -> Result<Bui
             UserSource::Host(CacheConfig { entries: users.cache_entries, ttl, unknown_ttl })
         }
     };
-    let Served { clients, configs, lenient, inner_names, passed_over } = clients(loaded, with);
+    let Served { clients, configs, lenient, inner_names, passed_over } = clients(loaded, with, rng);
     let mut radius = usher_radius::server::Config::new(configs);
     let roles = file.listen.auth.iter().map(|_| Role::Authentication);
     radius.roles = roles.chain(file.listen.acct.iter().map(|_| Role::Accounting)).collect();
@@ -270,7 +272,7 @@ impl Served {
 }
 
 /// Clients of the file, then those of the store, then loopback where nothing is configured.
-fn clients(loaded: &Loaded, with: With<'_>) -> Served {
+fn clients(loaded: &Loaded, with: With<'_>, rng: &mut SecureRng) -> Served {
     let mut served = Served::default();
     let of_most = (ExtendedMasterSecret::Required, InnerName::Hide);
     for client in &loaded.clients {
@@ -292,6 +294,12 @@ fn clients(loaded: &Loaded, with: With<'_>) -> Served {
         match Prefix::parse(&row.nasname) {
             Ok(_) if row.secret.is_empty() => {
                 served.pass_over(&row.nasname, NotServed::WithoutSecret);
+            }
+            Ok(Prefix { network, bits }) if let Some(server) = row.virtual_server() => {
+                // By a secret that nobody knows its packets are nobody's, and no wider client's either.
+                let unknown = Secret::new(&rng.array::<32>());
+                served.add(&row.nasname, of_most, ClientConfig::new(network, bits, unknown));
+                served.pass_over(&row.nasname, NotServed::OtherServer(server.to_owned()));
             }
             Ok(Prefix { network, bits }) => {
                 let mut config = ClientConfig::new(network, bits, Secret::new(row.secret.as_bytes()));
@@ -573,6 +581,37 @@ mod tests {
         assert_eq!(config.accept_policy, policy);
         assert_eq!(config.peers[0].transport, node::Transport::Message { streams: 4, policy });
         assert_eq!(config.peers[1].transport, node::Transport::Stream);
+    }
+
+    /// FreeRADIUS gives its packets to that server: no wider client may speak for them here.
+    #[test]
+    fn a_client_of_another_virtual_server_is_refused_and_no_wider_one_takes_its_place() {
+        let loaded = crate::parse("aaa.toml", "", None, &usher_config::Alone).unwrap();
+        let row = |nasname: &str, server: &str| ClientRow {
+            nasname: nasname.to_owned(),
+            secret: "weak".to_owned(),
+            server: server.to_owned(),
+            ..ClientRow::default()
+        };
+        let rows = [row("127.0.0.0/8", ""), row("127.0.0.1", "strict"), row("192.0.2.1", "default")];
+        let mut rng = SecureRng::from_seed([1; 32]);
+        let identity_key = IdentityKey::new(&[1; 32]);
+        let with = With {
+            generated: None,
+            rows: &rows,
+            identity_key: &identity_key,
+            #[cfg(feature = "tls")]
+            tls: None,
+            shards: 1,
+        };
+        let served = clients(&loaded, with, &mut rng);
+        let why = NotServed::OtherServer("strict".to_owned());
+        assert_eq!(served.passed_over, [PassedOver { client: "127.0.0.1".to_owned(), why }]);
+        let weak: Vec<bool> = served.configs.iter().map(|c| c.secret.as_bytes() == b"weak").collect();
+        assert_eq!(weak, [true, false, true]);
+        assert_eq!(served.clients.of(Ipv4Addr::LOCALHOST.into()), Some(1));
+        let policy = served.configs[1].message_authenticator;
+        assert_eq!(policy, MessageAuthenticatorPolicy::Required);
     }
 
     #[test]

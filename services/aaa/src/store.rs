@@ -171,6 +171,16 @@ pub struct ClientRow {
     pub require_message_authenticator: Demand,
     /// Whether its Access-Requests with Proxy-State must have one all the more.
     pub limit_proxy_state: Demand,
+    /// Column server: FreeRADIUS's virtual server for its packets. Stores read it, and leave it as it is when they put a client.
+    pub server: String,
+}
+
+impl ClientRow {
+    /// The virtual server of FreeRADIUS whose client it is, with rules of its own. `None`: it is everybody's, and served here.
+    #[must_use]
+    pub fn virtual_server(&self) -> Option<&str> {
+        Some(self.server.trim()).filter(|server| !matches!(*server, "" | "default"))
+    }
 }
 
 impl fmt::Debug for ClientRow {
@@ -183,6 +193,7 @@ impl fmt::Debug for ClientRow {
             .field("description", &self.description)
             .field("require_message_authenticator", &self.require_message_authenticator)
             .field("limit_proxy_state", &self.limit_proxy_state)
+            .field("server", &self.server)
             .finish_non_exhaustive()
     }
 }

@@ -502,6 +502,7 @@ impl Store for Postgres {
                 description: said(4)?,
                 require_message_authenticator: demand(5)?,
                 limit_proxy_state: demand(6)?,
+                server: said(7)?,
             })
         };
         self.read(async |conn: &mut Connection| {

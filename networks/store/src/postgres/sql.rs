@@ -49,11 +49,11 @@ pub(super) const USER_NAMES: &str = "
     UNION SELECT username FROM radusergroup WHERE username COLLATE \"C\" > $1
     ORDER BY name LIMIT $2";
 
-/// Table nas.
+/// Table nas. One without the column `server`, as tables of others may be, has the outer one, which says nothing.
 pub(super) const CLIENTS: &str = "
-    SELECT nasname::text, shortname::text, type::text, secret::text, description::text, require_ma::text,
-        limit_proxy_state::text
-    FROM nas ORDER BY id";
+    SELECT n.nasname::text, n.shortname::text, n.type::text, n.secret::text, n.description::text, n.require_ma::text,
+        n.limit_proxy_state::text, (SELECT server::text FROM nas AS same WHERE same.id = n.id)
+    FROM nas AS n, (SELECT NULL::text AS server) AS lacking ORDER BY n.id";
 
 /// Puts a client; what else its row says, such as its ports, stays.
 pub(super) const PUT_CLIENT: &str = "

@@ -122,6 +122,21 @@ fn freeradius_tables_get_what_they_lack_and_keep_what_they_have() {
     cluster.sql(&database, OLD);
     let mut store = connect(&url);
     assert_eq!(store.user("kaya").unwrap(), Some(suite::password("x")));
+    cluster.sql(
+        &database,
+        "INSERT INTO nas (nasname, shortname, secret, server) VALUES ('192.0.2.99', 'x', 's', 'strict')",
+    );
+    let server = |store: &mut Postgres| {
+        let clients = store.clients().unwrap();
+        clients.last().unwrap().virtual_server().map(str::to_owned)
+    };
+    assert_eq!(server(&mut store).as_deref(), Some("strict"));
+    cluster.sql(&database, "ALTER TABLE nas DROP COLUMN server");
+    assert_eq!(server(&mut connect(&url)), None, "a table without the column");
+    cluster.sql(
+        &database,
+        "DELETE FROM nas WHERE nasname = '192.0.2.99'; ALTER TABLE nas ADD COLUMN server text",
+    );
     let old = store.session("aa").unwrap().unwrap();
     assert_eq!(old.acctstarttime, session(1).acctstarttime);
     assert_eq!(old.nasipaddress.to_string(), "192.0.2.9");

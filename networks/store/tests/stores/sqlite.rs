@@ -109,6 +109,28 @@ fn an_older_version_is_brought_forward_with_its_rows() {
     assert_eq!(versions, (1..=SCHEMA_VERSION).collect::<Vec<_>>());
 }
 
+/// FreeRADIUS gives the packets of such a client to another virtual server, which has rules of its own.
+#[test]
+fn the_virtual_server_of_a_client_is_read_where_the_table_has_it() {
+    let (_folder, path) = file();
+    let raw = Connection::open(&path).unwrap();
+    raw.execute_batch(OLD).unwrap();
+    let mut store = Sqlite::open(&path).unwrap();
+    let mut servers = || -> Vec<Option<String>> {
+        let clients = store.clients().unwrap();
+        clients.iter().map(|client| client.virtual_server().map(str::to_owned)).collect()
+    };
+    raw.execute_batch(
+        "INSERT INTO nas (nasname, secret, server) VALUES ('192.0.2.8', 's', 'strict'), ('192.0.2.9', 's', 'default'), \
+         ('192.0.2.10', 's', ' ')",
+    )
+    .unwrap();
+    assert_eq!(servers(), [None, Some("strict".to_owned()), None, None]);
+    raw.execute_batch("ALTER TABLE nas DROP COLUMN server").unwrap();
+    assert_eq!(servers(), [None, None, None, None]);
+    assert_eq!(Sqlite::examine(&path).unwrap().unwrap().missing, [""; 0]);
+}
+
 #[test]
 fn freeradius_tables_get_what_they_lack_and_keep_what_they_have() {
     let (_folder, path) = file();
@@ -122,6 +144,7 @@ fn freeradius_tables_get_what_they_lack_and_keep_what_they_have() {
         ("192.0.2.7", "", "other")
     );
     client.secret = "t".to_owned();
+    assert_eq!(client.virtual_server(), None);
     store.put_client(&client).unwrap();
     assert_eq!(raw.query_row("SELECT ports FROM nas", [], |row| row.get::<_, i64>(0)).unwrap(), 48);
     let old = store.session("aa").unwrap().unwrap();

@@ -153,6 +153,7 @@ fn clients(store: &mut dyn Store) {
         description: "first floor".to_owned(),
         require_message_authenticator: Demand::Yes,
         limit_proxy_state: Demand::No,
+        server: String::new(),
     };
     let (mut one, two) = (client("192.0.2.0/24", "s1"), client("2001:db8::/32", "s2"));
     store.put_client(&one).unwrap();
