@@ -9,7 +9,8 @@ use usher_aaa::store::{ClientRow, Demand};
 /// Reads the text of a `clients.conf`: its clients in the order of the file, each address or prefix once.
 ///
 /// A client without a secret or without an address that stands there in figures is left out, and so is one that FreeRADIUS does not take
-/// from everybody at this address by UDP, or of which a setting cannot be read.
+/// from everybody at this address by UDP, or of which a setting cannot be read. Where a wider client would then speak for it, by another
+/// secret, a complaint stops the import.
 #[must_use]
 pub fn clients_conf(text: &str) -> (Vec<ClientRow>, Vec<Complaint>) {
     let mut reader = Reader::default();
@@ -36,7 +37,12 @@ pub fn clients_conf(text: &str) -> (Vec<ClientRow>, Vec<Complaint>) {
             open.line
         );
         reader.complain(last, what);
+        if let Some(Section { kind: Kind::Client(draft), .. }) = reader.sections.first() {
+            let extent = draft.extent();
+            reader.left_out.push((reader.complaints.len() - 1, extent));
+        }
     }
+    reader.stop_where_wider_clients_speak();
     reader.complaints.sort_by_key(|c| c.line);
     (reader.clients, reader.complaints)
 }
@@ -88,12 +94,29 @@ struct Draft {
     netmask: Option<u8>,
     /// Comes by RadSec: its secret proves nothing there, so that it must be no client by UDP.
     radsec: bool,
+    /// Comes by TCP or TLS alone: FreeRADIUS tells it from a client by UDP at the same address.
+    by_stream: bool,
+    /// A line of it that may name its address was not read.
+    has_unread_line: bool,
     /// Why it is no client here, by its line.
     unfit: Option<(usize, String)>,
     /// Its settings so far, of which the first counts.
     names: BTreeSet<String>,
     row: ClientRow,
 }
+
+/// From where the packets of a client come that is none here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum ClientExtent {
+    Network(IpAddr, u8),
+    /// Anywhere: its address is not known here.
+    Unknown,
+    /// No UDP packet is its.
+    Nowhere,
+}
+
+/// Settings that give its address.
+const ADDRESSES: [&str; 3] = ["ipaddr", "ipv4addr", "ipv6addr"];
 
 /// Settings without which a client would be another, or one of everybody's.
 const DECISIVE: [&str; 10] = [
@@ -121,7 +144,11 @@ struct Reader {
     clients: Vec<ClientRow>,
     /// Addresses with the line of their client.
     seen: BTreeMap<String, usize>,
+    /// Networks of the clients that are taken over.
+    taken: BTreeSet<(IpAddr, u8)>,
     complaints: Vec<Complaint>,
+    /// Complaints, by their place, of clients that are left out.
+    left_out: Vec<(usize, ClientExtent)>,
 }
 
 impl Reader {
@@ -143,6 +170,9 @@ impl Reader {
             if ["$INCLUDE", "$-INCLUDE"].iter().any(|include| name.eq_ignore_ascii_case(include)) {
                 let file = words.rest().trim();
                 self.complain(number, format!("{name} {file}: import that file by itself"));
+                if self.sections.is_empty() {
+                    self.left_out.push((self.complaints.len() - 1, ClientExtent::Unknown));
+                }
                 return self.make_unfit(number, "it includes a file");
             }
             if words.take('{') {
@@ -171,6 +201,35 @@ impl Reader {
     fn make_unfit(&mut self, line: usize, why: &str) {
         if let Some(Section { kind: Kind::Client(draft), .. }) = self.sections.last_mut() {
             draft.unfit.get_or_insert_with(|| (line, why.to_owned()));
+            draft.has_unread_line = true;
+        }
+    }
+
+    /// A client is none here.
+    fn leave_out(&mut self, draft: &Draft, line: usize, why: &str) {
+        let name = if draft.name.is_empty() { "without a name" } else { &draft.name };
+        self.complain(line, format!("client {name}: {why}: it was left out"));
+        self.left_out.push((self.complaints.len() - 1, draft.extent()));
+    }
+
+    /// Nothing is taken over where a wider client that is taken would speak for one that is not: it has another secret, or other rules.
+    fn stop_where_wider_clients_speak(&mut self) {
+        let wide = self.taken.iter().find(|(address, bits)| *bits < longest(*address));
+        for (place, extent) in &self.left_out {
+            let wider = match *extent {
+                ClientExtent::Network(address, bits) => {
+                    (0..=bits).filter_map(|bits| self.taken.get(&(cleared(address, bits), bits))).next_back()
+                }
+                ClientExtent::Unknown => wide,
+                ClientExtent::Nowhere => None,
+            };
+            let Some((address, bits)) = wider else { continue };
+            let complaint = &mut self.complaints[*place];
+            complaint.stops = true;
+            complaint.what.push_str(&format!(
+                "; {address}/{bits} is a client whose secret would let it in: the file was not taken over; write this one so that it can be \
+                 taken over, or take the wider one away"
+            ));
         }
     }
 
@@ -208,18 +267,17 @@ impl Reader {
             return self.complain(line, format!("{name} stands in no section: it was left out"));
         };
         let Kind::Client(draft) = &mut section.kind else { return };
-        let name = name.to_ascii_lowercase();
-        if !draft.names.insert(name.clone()) {
+        if !draft.names.insert(name.to_owned()) {
             return self.complain(
                 line,
                 format!("{name} is there twice: the first counts, and this one was left out"),
             );
         }
-        match draft.set(&name, value) {
+        match draft.set(name, value) {
             Ok(None) => {}
             Ok(Some(note)) => self.complain(line, note),
             Err(why) => {
-                if DECISIVE.contains(&name.as_str()) {
+                if DECISIVE.contains(&name) {
                     let unfit = format!("its {name} cannot be taken over");
                     draft.unfit.get_or_insert((line, unfit));
                 }
@@ -229,36 +287,36 @@ impl Reader {
     }
 
     /// A client's section has ended; `line` is its beginning.
-    fn finish(&mut self, draft: Draft, line: usize) {
-        let name = if draft.name.is_empty() { "without a name".to_owned() } else { draft.name.clone() };
-        let left_out = |why: &str| format!("client {name}: {why}: it was left out");
+    fn finish(&mut self, mut draft: Draft, line: usize) {
         if let Some((at, why)) = &draft.unfit {
-            return self.complain(line, left_out(&format!("{why} (line {at})")));
+            let why = format!("{why} (line {at})");
+            return self.leave_out(&draft, line, &why);
         }
-        // Of a client whose address is its name FreeRADIUS passes `netmask` over.
-        let nasname = match &draft.address {
-            Some(address) => network(address, draft.netmask),
-            None => network(&draft.name, None),
+        let (address, bits) = match draft.network() {
+            Ok(network) => network,
+            Err(fault) => return self.leave_out(&draft, line, &fault.what),
         };
-        let nasname = match nasname {
-            Ok(nasname) => nasname,
-            Err(why) => return self.complain(line, left_out(&why)),
+        if draft.radsec || draft.row.secret == RADSEC {
+            let why = "it comes by RadSec, by its certificate and not by a secret; add a [[client]] with its prefix and \
+                       certificate (or fingerprint) to the server's own configuration";
+            return self.leave_out(&draft, line, why);
+        }
+        if draft.row.secret.is_empty() {
+            return self.leave_out(&draft, line, "it has no secret that can be taken over");
+        }
+        let nasname = match bits == longest(address) {
+            true => address.to_string(),
+            false => format!("{address}/{bits}"),
         };
-        let mut row = draft.row;
-        if draft.radsec || row.secret == RADSEC {
-            let why = left_out(
-                "it comes by RadSec, by its certificate and not by a secret; add a [[client]] with its prefix and \
-                 certificate (or fingerprint) to the server's own configuration",
-            );
-            return self.complain(line, why);
-        }
-        if row.secret.is_empty() {
-            return self.complain(line, left_out("it has no secret that can be taken over"));
-        }
         if let Some(first) = self.seen.get(&nasname) {
-            let why = format!("{nasname} has a client at line {first} already");
-            return self.complain(line, left_out(&why));
+            // FreeRADIUS does not begin with two that differ.
+            let what = format!(
+                "client {}: {nasname} has a client at line {first} already: it was left out",
+                draft.name
+            );
+            return self.complain(line, what);
         }
+        let mut row = std::mem::take(&mut draft.row);
         if row.shortname.is_empty() {
             row.shortname = draft.name;
         }
@@ -266,11 +324,33 @@ impl Reader {
             "other".clone_into(&mut row.kind);
         }
         self.seen.insert(nasname.clone(), line);
+        self.taken.insert((address, bits));
         self.clients.push(ClientRow { nasname, ..row });
     }
 }
 
 impl Draft {
+    /// Its network. Of a client whose address is its name FreeRADIUS passes `netmask` over.
+    fn network(&self) -> Result<(IpAddr, u8), NetworkFault> {
+        match &self.address {
+            Some(address) => network(address, self.netmask),
+            None => network(&self.name, None),
+        }
+    }
+
+    /// From where its packets come.
+    fn extent(&self) -> ClientExtent {
+        let addresses = ADDRESSES.iter().filter(|name| self.names.contains(**name)).count();
+        let is_unread = addresses > 1 || self.address.is_none() && (addresses > 0 || self.has_unread_line);
+        match self.network() {
+            _ if self.by_stream => ClientExtent::Nowhere,
+            _ if is_unread => ClientExtent::Unknown,
+            Ok((address, bits)) => ClientExtent::Network(address, bits),
+            Err(fault) if fault.is_nowhere => ClientExtent::Nowhere,
+            Err(_) => ClientExtent::Unknown,
+        }
+    }
+
     /// Takes one `name = value`; a note where something is to be said of it.
     ///
     /// # Errors
@@ -311,8 +391,13 @@ impl Draft {
             "require_message_authenticator" => self.row.require_message_authenticator = demand(&text)?,
             "limit_proxy_state" => self.row.limit_proxy_state = demand(&text)?,
             "proto" if ["*", "udp"].contains(&text.as_str()) => {}
-            "proto" if ["tls", "radsec"].contains(&text.as_str()) => self.radsec = true,
-            "proto" => return Err(format!("{text} is not served")),
+            "proto" if ["tls", "radsec"].contains(&text.as_str()) => {
+                (self.radsec, self.by_stream) = (true, true);
+            }
+            "proto" => {
+                self.by_stream = text == "tcp";
+                return Err(format!("{text} is not served"));
+            }
             "virtual_server" if text == "default" => {}
             "virtual_server" => {
                 return Err(format!(
@@ -326,7 +411,9 @@ impl Draft {
             | "idle_timeout" | "add_cui" | "rate_limit" => {
                 return Err("a client has no such setting here: it was left out".to_owned());
             }
-            _ => return Err("this setting is not known: it was left out".to_owned()),
+            _ => {
+                return Err("this setting is not known (capitals count): it was left out".to_owned());
+            }
         }
         Ok(None)
     }
@@ -336,48 +423,75 @@ fn demand(text: &str) -> Result<Demand, String> {
     Demand::parse(text).ok_or_else(|| format!("{text:?} is neither yes, no nor auto: it was left out"))
 }
 
-/// An address or a prefix in its usual form, the bits after the prefix cleared.
-fn network(text: &str, netmask: Option<u8>) -> Result<String, String> {
+/// Why a text is no network.
+#[derive(Debug)]
+struct NetworkFault {
+    what: String,
+    /// FreeRADIUS has it for a network in which nobody is.
+    is_nowhere: bool,
+}
+
+impl From<String> for NetworkFault {
+    fn from(what: String) -> Self {
+        Self { what, is_nowhere: false }
+    }
+}
+
+/// The bits of an address.
+const fn longest(address: IpAddr) -> u8 {
+    if address.is_ipv4() { 32 } else { 128 }
+}
+
+/// An address whose bits after a prefix are cleared.
+fn cleared(address: IpAddr, bits: u8) -> IpAddr {
+    let beyond = longest(address).saturating_sub(bits);
+    match address {
+        IpAddr::V4(ip) => {
+            let mask = u32::MAX.checked_shl(beyond.into()).unwrap_or(0);
+            Ipv4Addr::from_bits(ip.to_bits() & mask).into()
+        }
+        IpAddr::V6(ip) => {
+            let mask = u128::MAX.checked_shl(beyond.into()).unwrap_or(0);
+            Ipv6Addr::from_bits(ip.to_bits() & mask).into()
+        }
+    }
+}
+
+/// An address or a prefix, the bits after the prefix cleared.
+fn network(text: &str, netmask: Option<u8>) -> Result<(IpAddr, u8), NetworkFault> {
     let (address, bits) = match text.split_once('/') {
         Some((address, bits)) => {
             let bits: u8 =
                 bits.parse().map_err(|_| format!("{text:?}: the part after / is no number of bits"))?;
             if netmask.is_some_and(|netmask| netmask != bits) {
-                return Err(format!("{text:?} has another netmask beside it"));
+                return Err(format!("{text:?} has another netmask beside it").into());
             }
             (address, Some(bits))
         }
         None => (text, netmask),
     };
     let Ok(address) = address.parse::<IpAddr>() else {
-        return Err(format!(
+        let what = format!(
             "{text:?} is no address, and names are not looked up: write `ipaddr = ADDRESS` or ADDRESS/BITS"
-        ));
+        );
+        return Err(what.into());
     };
-    let longest = if address.is_ipv4() { 32 } else { 128 };
+    let longest = longest(address);
     match bits {
         // FreeRADIUS takes the address of nobody for that of everybody.
-        None if address.is_unspecified() => Ok(format!("{address}/0")),
-        Some(bits) if bits == longest && address.is_unspecified() => Ok(format!("{address}/0")),
-        None => Ok(address.to_string()),
-        Some(bits) if bits == longest => Ok(address.to_string()),
-        Some(bits) if bits > longest => Err(format!("{text:?}: a prefix has at most {longest} bits")),
+        None if address.is_unspecified() => Ok((address, 0)),
+        Some(bits) if bits == longest && address.is_unspecified() => Ok((address, 0)),
+        None => Ok((address, longest)),
+        Some(bits) if bits > longest => Err(format!("{text:?}: a prefix has at most {longest} bits").into()),
         Some(bits) => {
-            let cleared = match address {
-                IpAddr::V4(ip) => IpAddr::V4(Ipv4Addr::from_bits(
-                    ip.to_bits() & u32::MAX.checked_shl(u32::from(32 - bits)).unwrap_or(0),
-                )),
-                IpAddr::V6(ip) => IpAddr::V6(Ipv6Addr::from_bits(
-                    ip.to_bits() & u128::MAX.checked_shl(u32::from(128 - bits)).unwrap_or(0),
-                )),
-            };
+            let cleared = cleared(address, bits);
             // It clears the bits behind a prefix that is written with the address, and not those behind a netmask.
             if netmask.is_some() && !text.contains('/') && cleared != address {
-                return Err(format!(
-                    "{text} has bits behind its netmask of {bits}, and is nobody to FreeRADIUS"
-                ));
+                let what =
+                    format!("{text} has bits behind its netmask of {bits}, and is nobody to FreeRADIUS");
+                return Err(NetworkFault { what, is_nowhere: true });
             }
-            Ok(format!("{cleared}/{bits}"))
+            Ok((cleared, bits))
         }
     }
 }

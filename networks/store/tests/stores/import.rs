@@ -50,7 +50,7 @@ gone Auth-Type := Reject
 odd\tCalled-Station-Id == \"02-00:house\", Class !* ANY, Cleartext-Password:=x
 ";
     let (file, complaints) = users_file(text);
-    complained(&complaints, &[(9, "FreeRADIUS 1 had for Cleartext-Password")]);
+    complained(&complaints, &[(9, "write Cleartext-Password := instead")]);
     let mut kaya = password("it's \"x\"");
     kaya.check.push(row("NAS-Port-Type", Op::Equal, "Ethernet"));
     kaya.reply = vec![
@@ -76,7 +76,6 @@ odd\tCalled-Station-Id == \"02-00:house\", Class !* ANY, Cleartext-Password:=x
     let expected = [
         ("kaya", kaya),
         ("Lim Ah Kow", UserRows { check: vec![nt], ..UserRows::default() }),
-        ("old", password("x")),
         ("gone", gone),
         ("odd", odd),
     ];
@@ -439,6 +438,70 @@ fn clients_that_are_others_there_are_left_out() {
     }
     let (clients, _) = clients_conf("clients unused {\n client c { ipaddr = 192.0.2.1\n secret = x }\n}\n");
     assert_eq!(clients, []);
+}
+
+/// Its packets would be those of the wider client, which has another secret, and other rules.
+#[test]
+fn a_client_that_is_left_out_within_one_that_is_taken_stops_the_import() {
+    let wide = "client wide { ipaddr = 127.0.0.0/8\n secret = weak\n}\n";
+    let stops = |text: &str| clients_conf(text).1.iter().any(|c| c.stops);
+    for special in [
+        "client s { ipaddr = 127.0.0.1\n secret = strong\n virtual_server = other\n}\n",
+        "client 127.0.0.1 { secret = strong\n virtual_server = other\n}\n",
+        "client s { ipaddr = 127.0.0.0/24\n dynamic_clients = d\n}\n",
+        "client s { ipaddr = 127.0.0.1\n secret = $ENV{STRONG}\n}\n",
+        "client s { ipaddr = 127.0.0.1\n proto = *\n}\n",
+        "client s { ipaddr = 127.0.0.1\n secret = radsec\n}\n",
+        "client s { ipaddr = 127.0.0.1\n secret = strong\n proto = $ENV{P}\n}\n",
+        "client s { ipaddr = 127.0.0.1\n secret = strong\n require_message_authenticator = maybe\n}\n",
+        "client s { ipaddr = 127.0.0.1\n secret = strong\n $INCLUDE more\n}\n",
+        "client s { $INCLUDE more\n}\n",
+        "client s { ipaddr = $ENV{SOMEWHERE}\n secret = strong\n}\n",
+        "client s { ipaddr = radius.example.org\n secret = strong\n}\n",
+        "client s { ipaddr = 192.0.2.1\n ipv4addr = 127.0.0.1\n secret = strong\n}\n",
+        "$INCLUDE more\n",
+        "$-include more\n",
+        "client s { ipaddr = 127.0.0.1\n secret = strong\n",
+    ] {
+        assert!(stops(&format!("{wide}{special}")), "{special}");
+        if special.ends_with('}') || special.ends_with("}\n") {
+            assert!(stops(&format!("{special}{wide}")), "{special}");
+        }
+        assert!(!stops(special), "{special}");
+        assert!(
+            !stops(&format!("{special}client one {{ ipaddr = 192.0.2.7\n secret = x\n}}\n")),
+            "{special}"
+        );
+    }
+    for other in [
+        "client s { ipaddr = 127.0.0.1\n secret = strong\n proto = tcp\n}\n",
+        "client s { ipaddr = 127.0.0.1\n secret = strong\n proto = tls\n}\n",
+        "client s { ipaddr = 128.0.0.1\n virtual_server = other\n}\n",
+        "client s { ipaddr = 126.0.0.0/7\n virtual_server = other\n}\n",
+        "client s { ipaddr = ::1\n virtual_server = other\n}\n",
+        "client s { ipaddr = 127.0.0.1\n netmask = 16\n secret = strong\n}\n",
+        "client s { ipaddr = 127.0.0.0/8\n secret = weak\n}\n",
+        "clients list { client s { ipaddr = 127.0.0.1\n secret = strong\n}\n}\n",
+    ] {
+        assert!(!stops(&format!("{wide}{other}")), "{other}");
+    }
+    let (_, complaints) = clients_conf(&format!("{wide}client s {{ ipaddr = 127.0.0.1\n}}\n"));
+    assert!(complaints[0].what.contains("127.0.0.0/8 is a client whose secret"), "{complaints:?}");
+}
+
+/// FreeRADIUS tells names of settings apart by capitals, and passes over those that it does not know.
+#[test]
+fn settings_in_other_letters_are_others() {
+    for (text, nasname, secret) in [
+        ("client 127.0.0.9 { Ipaddr = 0.0.0.0/0\n secret = x }", "127.0.0.9", "x"),
+        ("client c { ipaddr = 192.0.2.1\n SECRET = y\n secret = x }", "192.0.2.1", "x"),
+        ("client c { ipaddr = 192.0.2.1\n secret = x\n Virtual_Server = z }", "192.0.2.1", "x"),
+    ] {
+        let (clients, complaints) = clients_conf(text);
+        let found: Vec<_> = clients.iter().map(|c| (c.nasname.as_str(), c.secret.as_str())).collect();
+        assert_eq!(found, [(nasname, secret)], "{text}");
+        assert!(complaints.len() == 1 && complaints[0].what.contains("not known"), "{complaints:?}");
+    }
 }
 
 /// Each as FreeRADIUS 3.2.1 took it; see the test that asks it.
