@@ -139,7 +139,9 @@ fn a_default_below_that_sets_what_the_user_sets() {
     for (own, below, why) in [
         ("Cleartext-Password := x", "Password-With-Header := \"{clear}y\"", "both say password"),
         ("EAP-Type := PEAP", "Auth-Type := PAP", "both say method"),
-        ("User-Password == x", "Auth-Type := Accept", "User-Password beside"),
+        ("Cleartext-Password := x", "User-Password == master", "this DEFAULT was left out"),
+        ("Cleartext-Password := x", "User-Password := master", "this DEFAULT was left out"),
+        ("Cleartext-Password := x", "Password == master", "this DEFAULT was left out"),
     ] {
         stops(&format!("dan {own}\n{YES}DEFAULT {below}\n"), why);
     }
@@ -158,12 +160,12 @@ fn a_default_below_that_sets_what_the_user_sets() {
 #[test]
 fn what_a_condition_means_there() {
     for (check, said, taken) in [
-        ("User-Password := x", "FreeRADIUS 1 had", true),
-        ("User-Password == x", "FreeRADIUS 1 had", true),
+        ("User-Password := x", "write Cleartext-Password", false),
+        ("User-Password == x", "write Cleartext-Password", false),
         ("User-Password += x", "write Cleartext-Password", false),
         ("User-Password =~ x", "write Cleartext-Password", false),
         ("User-Password != x", "write Cleartext-Password", false),
-        ("User-Password == x, Auth-Type := Accept", "User-Password beside", false),
+        ("User-Password == x, Auth-Type := Accept", "write Cleartext-Password", false),
         ("Cleartext-Password = x", "FreeRADIUS never comes to", false),
         ("Cleartext-Password := x, Simultaneous-Use == 1", "FreeRADIUS never comes to", false),
         ("Cleartext-Password := x, Fall-Through = Yes", "FreeRADIUS never comes to", false),
@@ -177,6 +179,24 @@ fn what_a_condition_means_there() {
         ),
         ("Auth-Type := Accept", "by its address alone", true),
         ("Cleartext-Password := x, Expiration := \"1 Jan 2030\"", "the machine's own zone", true),
+        ("Cleartext-Password := x, Expiration := \"8 Feb 2106\"", "after 7 Feb 2106", false),
+        ("Cleartext-Password := x, Event-Timestamp == \"1 Jan 2030\"", "the machine's own zone", true),
+        ("Cleartext-Password := x, Event-Timestamp < \"1 Jan 2030\"", "a time 68 years", true),
+        ("Cleartext-Password := x, Event-Timestamp > 5", "2,147,483,648", true),
+        ("Cleartext-Password := x, NAS-Port >= 100", "2,147,483,648", true),
+        ("Cleartext-Password := x, NAS-IP-Address > 10.0.0.0", "by == and != alone", false),
+        ("Cleartext-Password := x, NAS-IPv6-Address < 2001:db8::", "by == and != alone", false),
+        ("Cleartext-Password := x, Class < 0x05", "by == and != alone", false),
+        ("Cleartext-Password := x, Framed-Interface-Id >= 1:2:3:4", "by == and != alone", false),
+        ("Cleartext-Password := x, Framed-IPv6-Prefix <= 2001:db8::/32", "by == alone", false),
+        ("Cleartext-Password := x, Framed-IPv6-Prefix != 2001:db8::/32", "by == alone", false),
+        ("Cleartext-Password := x, Tunnel-Type:1 != VLAN", "write == alone", false),
+        ("Cleartext-Password := x, Tunnel-Type:1 !* ANY", "write == alone", false),
+        ("Cleartext-Password := x, Tunnel-Type:010 == VLAN", "without zeros in front", false),
+        ("Cleartext-Password := x, Tunnel-Private-Group-Id == \":*:20\"", "without zeros in front", false),
+        ("Cleartext-Password := x, Attr-26.99999.1 == 0x01", "by its number", false),
+        ("Cleartext-Password := x, Attr-4 != 0x0a000001", "by its number", false),
+        ("Cleartext-Password := x, attr-26.9.1 !* 0x01", "by its number", false),
     ] {
         let (file, complaints) = users_file(&format!("ann {check}\n"));
         assert_eq!(file.users.len(), usize::from(taken), "{check}: {file:?}");
@@ -198,7 +218,17 @@ fn a_reply_row_that_is_lost_stops_the_import_unless_it_may_be_left_out() {
         "Session-Timeout <= 600",
         "Ascend-Nonsense = 1",
         "Fall-Through = Perhaps",
+        "Fall-Through =* Yes",
+        "Fall-Through !* Yes",
+        "Fall-Through =~ Yes",
         "Filter-Id",
+        "Tunnel-Private-Group-Id = \":*:20\"",
+        "Tunnel-Private-Group-Id = \":010:20\"",
+        "Tunnel-Private-Group-Id = \":+1:20\"",
+        "Tunnel-Private-Group-Id = \":20\"",
+        "Tunnel-Private-Group-Id:1 = \":2:20\"",
+        "Tunnel-Type:010 = VLAN",
+        "Tunnel-Type:+1 = VLAN",
     ] {
         let text = format!("{ANN}\tIdle-Timeout = 5,\n\t{reply}\n");
         stops(&text, "say --leave-out");
@@ -215,7 +245,8 @@ fn a_reply_row_that_is_lost_stops_the_import_unless_it_may_be_left_out() {
 #[test]
 fn values_of_replies_are_what_they_are_there() {
     let text = "ann Cleartext-Password := a\n\tTunnel-Private-Group-Id = \":1:20\",\n\tClass = \"a\\101b\",\n\tFilter-Id = \"a\\101b\"\n";
-    let (file, _) = passes(text);
+    let (file, complaints) = passes(text);
+    assert_eq!(complaints, []);
     let expected = [
         row("Tunnel-Private-Group-Id:1", Op::Set, "20"),
         row("Class", Op::Set, "a\\101b"),
@@ -234,6 +265,31 @@ fn a_device_without_a_password_is_not_let_in_by_its_address() {
     stops(&format!("{name} Cleartext-Password := a\n02005e100001 Auth-Type := Reject\n"), "one user here");
     let (file, _) = passes(&format!("{name} Cleartext-Password := a\n"));
     assert_eq!(file.users[0].1.check, password("a").check);
+}
+
+/// What FreeRADIUS does not load is not looked at, and what nobody can wait for is not made.
+#[test]
+fn files_beyond_bounds_stop_the_import() {
+    let condition = ["NAS-Port == 1"; 20_000].join(", ");
+    let (file, complaints) = users_file(&format!("ann Cleartext-Password := a, {condition}\n"));
+    assert!(file.users.is_empty() && complaints.len() == 1, "{complaints:?}");
+    assert!(complaints[0].stops && complaints[0].what.contains("8190 at most"), "{complaints:?}");
+    let comment = "x".repeat(8190 - "ann Cleartext-Password := a #".len());
+    passes(&format!("ann Cleartext-Password := a #{comment}\n"));
+    stops(&format!("ann Cleartext-Password := a #{comment}x\n"), "8190 at most");
+    let file = |users: usize, defaults: usize| {
+        let users = (0..users).map(|n| format!("u{n} Cleartext-Password := a\n{YES}"));
+        let defaults = (0..defaults).map(|n| format!("DEFAULT NAS-Port == {n}\n\tFilter-Id += f{n},\n{YES}"));
+        users.chain(defaults).collect::<String>()
+    };
+    let begun = std::time::Instant::now();
+    let (made, complaints) = users_file(&file(4_000, 500));
+    assert!(made.users.is_empty() && made.groups.is_empty());
+    let [complaint] = &complaints[..] else { panic!("{complaints:?}") };
+    assert!(complaint.stops && complaint.what.contains("import the file in parts"), "{complaint}");
+    assert!(begun.elapsed().as_secs() < 10, "{:?}", begun.elapsed());
+    let (made, _) = passes(&file(300, 100));
+    assert!(made.groups.len() == 100 && made.users.iter().all(|(_, rows)| rows.groups.len() == 100));
 }
 
 /// Two files with a DEFAULT at the same line have had one group.

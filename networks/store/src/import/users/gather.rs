@@ -5,11 +5,10 @@
 //! none ends the search before the user's own. Where one of these would make a difference, the import stops.
 
 use super::super::Complaint;
-use super::items::{control_part, reply_key};
+use super::items::control_part;
 use super::{Entry, EntryState, FilePosition, TURNS_AWAY, UsersFile, UsersImport, is};
 use std::collections::{BTreeMap, BTreeSet};
 use usher_aaa::store::{GroupRows, Op, Row, UserRows};
-use usher_radius::dictionary::Dictionary;
 
 /// An entry that becomes a user.
 #[derive(Clone, Copy, Debug)]
@@ -26,21 +25,18 @@ struct EntryContent {
     settings: BTreeMap<&'static str, BTreeSet<String>>,
     replies: BTreeSet<String>,
     doubled: BTreeSet<String>,
-    accepts: bool,
-    user_password: bool,
 }
 
 impl EntryContent {
-    fn of(entry: &Entry, dictionary: &Dictionary) -> Self {
-        let mut content =
-            Self { accepts: entry.accepts, user_password: entry.user_password, ..Self::default() };
+    fn of(entry: &Entry) -> Self {
+        let mut content = Self::default();
         for row in &entry.check {
             if let Some(part) = control_part(&row.attribute) {
                 content.settings.entry(part).or_default().insert(row.attribute.to_ascii_lowercase());
             }
         }
-        content.replies.extend(entry.reply.iter().map(|row| reply_key(&row.attribute, dictionary)));
-        content.doubled.extend(entry.doubled.iter().cloned());
+        content.replies.clone_from(&entry.reply_keys);
+        content.doubled.clone_from(&entry.doubled);
         content
     }
 
@@ -56,20 +52,17 @@ impl EntryContent {
         let differs = |(part, by): (&&'static str, &BTreeSet<String>)| {
             other.settings.get(*part).is_some_and(|their| their != by).then(|| (*part).to_owned())
         };
-        // Which of several counts depends on what came before.
-        let doubled = || {
-            let both = |key: &&String| match control_part(key) {
-                Some(part) => self.settings.contains_key(part) && other.settings.contains_key(part),
-                None => self.replies.contains(*key) && other.replies.contains(*key),
-            };
-            self.doubled.union(&other.doubled).find(both).cloned()
+        // Which of several counts depends on what came before. The other is one entry, and this may be many.
+        let says = |content: &Self, key: &str| match control_part(key) {
+            Some(part) => content.settings.contains_key(part),
+            None => content.replies.contains(key),
         };
-        let unproven = (self.user_password && other.accepts) || (self.accepts && other.user_password);
-        self.settings
-            .iter()
-            .find_map(differs)
-            .or_else(doubled)
-            .or_else(|| unproven.then(|| "User-Password beside Auth-Type := Accept".to_owned()))
+        let doubled = || {
+            let theirs = other.settings.values().flatten().chain(&other.replies);
+            let ours = || theirs.clone().find(|key| self.doubled.contains(*key));
+            other.doubled.iter().find(|key| says(self, key)).or_else(ours).cloned()
+        };
+        self.settings.iter().find_map(differs).or_else(doubled)
     }
 
     fn merge(&mut self, other: &Self) {
@@ -78,8 +71,41 @@ impl EntryContent {
         }
         self.replies.extend(other.replies.iter().cloned());
         self.doubled.extend(other.doubled.iter().cloned());
-        self.accepts |= other.accepts;
-        self.user_password |= other.user_password;
+    }
+}
+
+/// Memberships of users in the groups that DEFAULT entries become, and the rows of those, each as often as a user comes to it.
+const MAX_MEMBERSHIPS: usize = 1_000_000;
+const MAX_COMPARED: usize = 8_000_000;
+
+/// DEFAULT entries that become groups, where somebody comes to them.
+#[derive(Debug)]
+struct DefaultEntries {
+    all: Vec<usize>,
+    /// Those that users go on from.
+    falling_through: Vec<usize>,
+}
+
+impl DefaultEntries {
+    fn of(entries: &[Entry]) -> Self {
+        let usable =
+            |entry: &Entry| entry.is_default() && entry.state == EntryState::Usable && !entry.rejects;
+        let all: Vec<usize> = (0..entries.len()).filter(|n| usable(&entries[*n])).collect();
+        let falling_through = all.iter().copied().filter(|n| entries[*n].falls_through()).collect();
+        Self { all, falling_through }
+    }
+
+    /// Those that a user comes to, in their order, those before the user's own entry first.
+    fn path(&self, user: TakenUser) -> impl Iterator<Item = usize> + '_ {
+        let [above, from, to] = self.bounds(user);
+        self.falling_through[..above].iter().chain(&self.all[from..to]).copied()
+    }
+
+    /// How many of the first, which of the second from and to.
+    fn bounds(&self, user: TakenUser) -> [usize; 3] {
+        let above = self.falling_through.partition_point(|n| *n < user.entry);
+        let from = self.all.partition_point(|n| *n <= user.entry);
+        [above, from, self.all.partition_point(|n| *n < user.end).max(from)]
     }
 }
 
@@ -100,6 +126,8 @@ struct UserGatherer<'a> {
     users: Vec<TakenUser>,
     /// By canonical name, their place among [`Self::users`].
     by_name: BTreeMap<String, usize>,
+    /// Of each entry, whether users who are taken over come to a DEFAULT there: from above their own entries, or from them.
+    reached: Vec<bool>,
 }
 
 /// Entries become users and groups.
@@ -108,13 +136,21 @@ pub(super) fn gather(
     entries: Vec<Entry>,
     complaints: Vec<Complaint>,
 ) -> (UsersFile, Vec<Complaint>) {
-    let mut this = UserGatherer { import, entries, complaints, users: Vec::new(), by_name: BTreeMap::new() };
+    let (users, by_name, reached) = (Vec::new(), BTreeMap::new(), Vec::new());
+    let mut this = UserGatherer { import, entries, complaints, users, by_name, reached };
     this.find_users();
+    this.find_reached();
     for n in 0..this.entries.len() {
         this.judge_entry(n);
     }
-    this.judge_paths();
-    let file = this.build_file();
+    let defaults = DefaultEntries::of(&this.entries);
+    let file = match this.is_too_much(&defaults) {
+        true => UsersFile::default(),
+        false => {
+            this.judge_paths(&defaults);
+            this.build_file(&defaults)
+        }
+    };
     // Included files after the file itself, each by its lines.
     this.complaints.sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
     (file, this.complaints)
@@ -160,9 +196,15 @@ impl UserGatherer<'_> {
         }
     }
 
-    /// Whether users who are taken over come to a DEFAULT there: from above their own entries, or from them.
-    fn is_reached(&self, n: usize) -> bool {
-        self.is_above_users(n) || self.users.iter().any(|user| user.entry < n && n < user.end)
+    fn find_reached(&mut self) {
+        let last = self.users.last().map_or(0, |user| user.entry);
+        let (mut users, mut end) = (self.users.iter().peekable(), 0);
+        for n in 0..self.entries.len() {
+            self.reached.push(n < last || n < end);
+            while let Some(user) = users.next_if(|user| user.entry <= n) {
+                end = end.max(user.end);
+            }
+        }
     }
 
     fn is_above_users(&self, n: usize) -> bool {
@@ -171,7 +213,7 @@ impl UserGatherer<'_> {
 
     fn judge_entry(&mut self, n: usize) {
         let is_taken = self.users.binary_search_by_key(&n, |user| user.entry).is_ok();
-        let reached = self.entries[n].is_default() && self.is_reached(n);
+        let reached = self.entries[n].is_default() && self.reached[n];
         let lost = std::mem::take(&mut self.entries[n].lost_replies);
         for lost in lost {
             let usable = self.entries[n].state == EntryState::Usable;
@@ -276,29 +318,44 @@ impl UserGatherer<'_> {
         }
     }
 
-    /// The DEFAULT entries that a user comes to, in their order, those before his own entry first.
-    fn path(&self, user: TakenUser, defaults: &[usize]) -> Vec<usize> {
-        let on_path = |n: &usize| *n < user.end && (*n > user.entry || self.entries[*n].falls_through());
-        defaults.iter().copied().filter(on_path).collect()
-    }
-
-    /// DEFAULT entries that become groups, where somebody comes to them.
-    fn defaults(&self) -> Vec<usize> {
-        let usable =
-            |entry: &Entry| entry.is_default() && entry.state == EntryState::Usable && !entry.rejects;
-        (0..self.entries.len()).filter(|n| usable(&self.entries[*n])).collect()
+    /// Whether users come to so many DEFAULT entries that nobody wants to wait for the groups, or to keep them.
+    fn is_too_much(&mut self, defaults: &DefaultEntries) -> bool {
+        let rows = |n: &usize| 1 + self.entries[*n].check.len() + self.entries[*n].reply.len();
+        let sums = |of: &[usize]| -> Vec<usize> {
+            let mut sum = 0;
+            let sums = of.iter().map(|n| {
+                sum += rows(n);
+                sum
+            });
+            std::iter::once(0).chain(sums).collect()
+        };
+        let (all, through) = (sums(&defaults.all), sums(&defaults.falling_through));
+        let (mut memberships, mut compared) = (0_usize, 0_usize);
+        let first = self.users.iter().find(|user| {
+            let [above, from, to] = defaults.bounds(**user);
+            memberships += above + to - from;
+            compared = compared.saturating_add(through[above] + all[to] - all[from]);
+            memberships > MAX_MEMBERSHIPS || compared > MAX_COMPARED
+        });
+        let Some(first) = first else { return false };
+        let at = self.entries[first.entry].at.clone();
+        let what = format!(
+            "up to here users come to DEFAULT entries more than {MAX_MEMBERSHIPS} times, or to more than {MAX_COMPARED} rows of them: the \
+             file was not taken over; give most users no Fall-Through = Yes, put DEFAULT entries of one purpose together, or import the \
+             file in parts"
+        );
+        self.complain(&at, true, what);
+        true
     }
 
     /// Whether each user's rows and groups say together what the entries say there.
-    fn judge_paths(&mut self) {
-        let dictionary = self.import.dictionary;
-        let defaults = self.defaults();
+    fn judge_paths(&mut self, defaults: &DefaultEntries) {
         let contents: BTreeMap<usize, EntryContent> =
-            defaults.iter().map(|n| (*n, EntryContent::of(&self.entries[*n], dictionary))).collect();
+            defaults.all.iter().map(|n| (*n, EntryContent::of(&self.entries[*n]))).collect();
         let mut reported = BTreeSet::new();
         for user in self.users.clone() {
-            let path = self.path(user, &defaults);
-            let own = EntryContent::of(&self.entries[user.entry], dictionary);
+            let path: Vec<usize> = defaults.path(user).collect();
+            let own = EntryContent::of(&self.entries[user.entry]);
             let name = self.entries[user.entry].name.clone();
             let mut so_far = own.clone();
             for n in &path {
@@ -347,20 +404,19 @@ impl UserGatherer<'_> {
                                            here, it has Auth-Type := EAP; write Auth-Type := Accept where the address is enough"));
     }
 
-    fn build_file(&mut self) -> UsersFile {
-        let defaults = self.defaults();
+    fn build_file(&mut self, defaults: &DefaultEntries) -> UsersFile {
         let names: BTreeMap<usize, String> =
-            defaults.iter().map(|n| (*n, group_name(&self.import, &self.entries[*n]))).collect();
-        let paths: Vec<Vec<usize>> = self.users.iter().map(|user| self.path(*user, &defaults)).collect();
-        let used: BTreeSet<usize> = paths.iter().flatten().copied().collect();
+            defaults.all.iter().map(|n| (*n, group_name(&self.import, &self.entries[*n]))).collect();
+        let mut used = BTreeSet::new();
         let mut file = UsersFile::default();
-        for (user, path) in self.users.iter().zip(paths) {
+        for user in &self.users {
+            used.extend(defaults.path(*user));
             let entry = &mut self.entries[user.entry];
-            let member = |n: &usize| GroupRows { name: names[n].clone(), ..GroupRows::default() };
+            let member = |n: usize| GroupRows { name: names[&n].clone(), ..GroupRows::default() };
             let rows = UserRows {
                 check: std::mem::take(&mut entry.check),
                 reply: std::mem::take(&mut entry.reply),
-                groups: path.iter().map(member).collect(),
+                groups: defaults.path(*user).map(member).collect(),
             };
             file.users.push((std::mem::take(&mut entry.name), rows));
         }

@@ -23,7 +23,11 @@ pub(super) enum CheckItem {
 /// What becomes of a row of the reply.
 #[derive(Debug)]
 pub(super) enum ReplyItem {
-    Take(Row),
+    /// Taken; the note is what is to be said of it.
+    Take {
+        row: Row,
+        note: Option<&'static str>,
+    },
     FallThrough(bool),
     /// It cannot be taken over.
     Leave(String),
@@ -55,10 +59,6 @@ pub(super) fn is_control(attribute: &str) -> bool {
 pub(super) fn sets_the_same(a: &str, b: &str) -> bool {
     let both_passwords = is(a, &PASSWORDS) && is(b, &PASSWORDS);
     both_passwords || is_control(a) && is(a, &[b])
-}
-
-pub(super) fn is_user_password(attribute: &str) -> bool {
-    is(attribute, &["User-Password", "Password"])
 }
 
 /// `Hint == ...`: what FreeRADIUS's own hints put into requests whose user's name has a suffix, which no user has here.
@@ -112,18 +112,57 @@ fn expanded(attribute: &str) -> String {
 }
 
 /// A row with the value as FreeRADIUS has it: of octets no escape is resolved, and `:1:20` of a tunnel's attribute is a tag and a value.
-fn row(attribute: &str, op: Op, value: &Value, dictionary: &Dictionary) -> Row {
+///
+/// # Errors
+/// FreeRADIUS reads a tag that is not plain decimal in several ways: in octal, as any tag, as none.
+fn row(attribute: &str, op: Op, value: &Value, dictionary: &Dictionary) -> Result<Row, String> {
     let definition = definition(attribute, dictionary);
     let octets = definition.is_some_and(|d| d.data_type == DataType::String);
     let text = if octets { &value.raw } else { &value.text };
-    if definition.is_some_and(|d| d.tagged)
-        && !attribute.contains(':')
-        && let Some((tag, rest)) = text.strip_prefix(':').and_then(|text| text.split_once(':'))
-        && tag.parse().is_ok_and(|tag: u8| tag <= 0x1f)
-    {
-        return Row { attribute: format!("{attribute}:{tag}"), op, value: rest.to_owned() };
+    let tagged = text.strip_prefix(':').filter(|_| definition.is_some_and(|d| d.tagged));
+    let Some(tagged) = tagged else {
+        return Ok(Row { attribute: attribute.to_owned(), op, value: text.clone() });
+    };
+    match tagged.split_once(':') {
+        Some((tag, rest)) if !attribute.contains(':') && usher_aaa::tag_number(tag).is_some() => {
+            Ok(Row { attribute: format!("{attribute}:{tag}"), op, value: rest.to_owned() })
+        }
+        _ => Err(format!(
+            "{attribute} {} {text}: a tag is a number up to 31 between colons, without zeros in front",
+            op.as_str()
+        )),
     }
-    Row { attribute: attribute.to_owned(), op, value: text.clone() }
+}
+
+/// What is said of a date.
+const LOCAL_TIME: &str =
+    "its date is a time of the machine's own zone there and UTC here: look whether the hours between matter";
+
+/// What is said of the order of dates, by both of these.
+const LOCAL_TIME_THAT_WRAPS: &str = "its date is a time of the machine's own zone there and UTC here, and FreeRADIUS takes a time 68 years \
+     later for an earlier one: look whether that matters";
+
+/// What is said of a comparison of numbers of 32 bits.
+const WRAPS: &str = "FreeRADIUS takes a number that is greater by 2,147,483,648 or more for a lesser one, and this server does not: look \
+     whether requests have such numbers";
+
+/// Whether an attribute's value is a date that is not written as a number of seconds.
+fn is_written_date(attribute: &str, value: &str, dictionary: &Dictionary) -> bool {
+    let is_date = is(attribute, &["Expiration"])
+        || definition(attribute, dictionary).is_some_and(|d| d.data_type == DataType::Time);
+    is_date && !value.is_empty() && value.parse::<u64>().is_err()
+}
+
+/// What FreeRADIUS 3.2 compares otherwise than this server, though both have the attribute.
+fn compares_otherwise(attribute: &str, op: Op, dictionary: &Dictionary) -> Option<&'static str> {
+    let bare = attribute.split(':').next().unwrap_or(attribute);
+    if dictionary.by_name(bare).is_none() && Dictionary::number_in_name(bare).is_some() {
+        return Some("FreeRADIUS compares no attribute that is named by its number: write its name");
+    }
+    let data_type = definition(attribute, dictionary).map(|d| d.data_type);
+    let by_value = !matches!(op, Op::Present | Op::Absent);
+    let unlike = matches!(data_type, Some(DataType::Ether | DataType::Ip | DataType::Filter));
+    (by_value && unlike).then_some("FreeRADIUS compares no values of this type: any value fits there")
 }
 
 /// What becomes of a condition or of a setting beside it.
@@ -156,10 +195,26 @@ pub(super) fn check(attribute: &str, op: Op, value: &Value, dictionary: &Diction
     if value.is_expanded() {
         return CheckItem::Lose(expanded(attribute));
     }
-    if is_user_password(attribute) {
-        return user_password(op, value, dictionary);
+    if is(attribute, &["User-Password", "Password"]) {
+        // FreeRADIUS 1 had it for Cleartext-Password. Version 3 compares it, and lets nobody in by it.
+        return CheckItem::Lose(format!(
+            "{}: FreeRADIUS 3 lets nobody in by it; write Cleartext-Password := instead",
+            written()
+        ));
     }
-    let mut row = row(attribute, op, value, dictionary);
+    if !sets && let Some(why) = compares_otherwise(attribute, op, dictionary) {
+        return CheckItem::Lose(format!("{}: {why}", written()));
+    }
+    let mut row = match row(attribute, op, value, dictionary) {
+        Ok(row) => row,
+        Err(why) => return CheckItem::Lose(why),
+    };
+    if row.attribute.contains(':') && !matches!(op, Op::Equal | Op::Set) {
+        return CheckItem::Lose(format!(
+            "{}: FreeRADIUS looks at the tag in another way; write == alone",
+            written()
+        ));
+    }
     let mut note = None;
     if is(attribute, &["Auth-Type"]) {
         // The last one counts there, and `:=` says so.
@@ -170,33 +225,16 @@ pub(super) fn check(attribute: &str, op: Op, value: &Value, dictionary: &Diction
             );
         }
     }
-    if is(attribute, &["Expiration"]) && row.value.parse::<u64>().is_err() {
-        note = Some(
-            "Expiration is a time of the machine's own zone there and UTC here: look whether the hours between matter",
-        );
+    let is_order = matches!(op, Op::Less | Op::LessOrEqual | Op::Greater | Op::GreaterOrEqual);
+    let wraps = [Some(DataType::Integer), Some(DataType::Time)];
+    if is_order && wraps.contains(&definition(attribute, dictionary).map(|d| d.data_type)) {
+        note = Some(WRAPS);
+    }
+    if !matches!(op, Op::Present | Op::Absent) && is_written_date(attribute, &row.value, dictionary) {
+        note = Some(if note.is_some() { LOCAL_TIME_THAT_WRAPS } else { LOCAL_TIME });
     }
     match readable(&row, |row| UserRows { check: vec![row], ..UserRows::default() }, dictionary) {
         Ok(()) => CheckItem::Take { row, note },
-        Err(why) => CheckItem::Lose(why),
-    }
-}
-
-/// As a password was written before FreeRADIUS 2: version 3 compares it, or sets it, and lets nobody in by it.
-fn user_password(op: Op, value: &Value, dictionary: &Dictionary) -> CheckItem {
-    if !matches!(op, Op::Replace | Op::Equal) {
-        return CheckItem::Lose(format!(
-            "User-Password {}: write Cleartext-Password := instead",
-            op.as_str()
-        ));
-    }
-    let row = Row { attribute: "Cleartext-Password".to_owned(), op: Op::Replace, value: value.text.clone() };
-    match readable(&row, |row| UserRows { check: vec![row], ..UserRows::default() }, dictionary) {
-        Ok(()) => CheckItem::Take {
-            row,
-            note: Some(
-                "User-Password is what FreeRADIUS 1 had for Cleartext-Password :=, as which it was taken over; FreeRADIUS 3 lets nobody in by it",
-            ),
-        },
         Err(why) => CheckItem::Lose(why),
     }
 }
@@ -205,6 +243,10 @@ fn user_password(op: Op, value: &Value, dictionary: &Dictionary) -> CheckItem {
 pub(super) fn reply(attribute: &str, op: Op, value: &Value, dictionary: &Dictionary) -> ReplyItem {
     if is(attribute, &["Fall-Through"]) {
         return match () {
+            // It has the value 0 there, or none, and the search ends.
+            () if matches!(op, Op::Present | Op::Absent | Op::Matches | Op::MatchesNot) => {
+                ReplyItem::Leave(format!("Fall-Through {}: write Fall-Through = Yes, or No", op.as_str()))
+            }
             () if is(&value.text, &["Yes", "1"]) => ReplyItem::FallThrough(true),
             () if is(&value.text, &["No", "0"]) => ReplyItem::FallThrough(false),
             () => ReplyItem::Leave("Fall-Through: it is neither Yes nor No".to_owned()),
@@ -213,9 +255,13 @@ pub(super) fn reply(attribute: &str, op: Op, value: &Value, dictionary: &Diction
     if value.is_expanded() {
         return ReplyItem::Leave(expanded(attribute));
     }
-    let row = row(attribute, op, value, dictionary);
+    let row = match row(attribute, op, value, dictionary) {
+        Ok(row) => row,
+        Err(why) => return ReplyItem::Leave(why),
+    };
+    let note = is_written_date(attribute, &row.value, dictionary).then_some(LOCAL_TIME);
     match readable(&row, |row| UserRows { reply: vec![row], ..UserRows::default() }, dictionary) {
-        Ok(()) => ReplyItem::Take(row),
+        Ok(()) => ReplyItem::Take { row, note },
         Err(why) => ReplyItem::Leave(why),
     }
 }

@@ -13,6 +13,7 @@ mod items;
 use super::Complaint;
 use super::words::{Value, Words};
 use items::{CheckItem, ReplyItem};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -70,6 +71,7 @@ impl<'a> UsersImport<'a> {
             import: self,
             file: None,
             files: 1,
+            included: 0,
             entries: Vec::new(),
             open: None,
             promised: None,
@@ -89,6 +91,12 @@ pub fn users_file(text: &str, dictionary: &Dictionary) -> (UsersFile, Vec<Compla
 /// How deep includes go, and how many files there are at most, as in dictionaries.
 const MAX_DEPTH: usize = 16;
 const MAX_FILES: usize = 1024;
+
+/// The octets of a line and its end: FreeRADIUS does not load a file with a longer one.
+const MAX_LINE: usize = 8191;
+
+/// The octets of all included files.
+const MAX_INCLUDED: usize = 64 << 20;
 
 /// A line of the file, or of one that it includes.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -130,12 +138,12 @@ struct Entry {
     rejects: bool,
     /// It lets in whoever it fits (`Auth-Type := Accept`).
     accepts: bool,
-    /// Its password was a User-Password.
-    user_password: bool,
     /// All its conditions are `Hint == ...`, and they were not understood.
     by_hint: bool,
+    /// What its reply is about, by [`items::reply_key`].
+    reply_keys: BTreeSet<String>,
     /// Attributes that it names several times.
-    doubled: Vec<String>,
+    doubled: BTreeSet<String>,
     /// Rows of its reply that were not understood; the flag says whether they are a text for people.
     lost_replies: Vec<LostReply>,
 }
@@ -169,6 +177,8 @@ struct Reader<'a> {
     /// The included file that is read.
     file: Option<Arc<str>>,
     files: usize,
+    /// The octets of the files that were included.
+    included: usize,
     entries: Vec<Entry>,
     open: Option<Entry>,
     /// The line of the last row, where a comma after it promises another.
@@ -198,6 +208,14 @@ impl Reader<'_> {
     }
 
     fn line(&mut self, line: &str, number: usize) {
+        if line.len() >= MAX_LINE {
+            let what = format!(
+                "a line of {} octets, which FreeRADIUS does not load: a line has {} at most; nothing was taken over",
+                line.len(),
+                MAX_LINE - 1
+            );
+            return self.stop(number, what);
+        }
         if Words::new(line).is_at_end() {
             return;
         }
@@ -231,6 +249,11 @@ impl Reader<'_> {
             Ok(text) => text,
             Err(why) => return self.stop(number, format!("$INCLUDE {name}: {why}: {LOST}")),
         };
+        self.included += text.len();
+        if self.included > MAX_INCLUDED {
+            let why = format!("$INCLUDE {name}: included files have more than 64 MiB in all: {LOST}");
+            return self.stop(number, why);
+        }
         let outer = self.file.replace(file.to_string_lossy().into());
         self.path.push(file);
         self.files += 1;
@@ -266,9 +289,9 @@ impl Reader<'_> {
             state: EntryState::Usable,
             rejects: false,
             accepts: false,
-            user_password: false,
             by_hint: true,
-            doubled: Vec::new(),
+            reply_keys: BTreeSet::new(),
+            doubled: BTreeSet::new(),
             lost_replies: Vec::new(),
         };
         let mut broken = false;
@@ -312,13 +335,12 @@ impl Reader<'_> {
     fn check_item(&mut self, entry: &mut Entry, number: usize, attribute: &str, op: Op, value: &Value) {
         match items::check(attribute, op, value, self.import.dictionary) {
             CheckItem::Take { row, note } => {
-                entry.user_password |= items::is_user_password(attribute);
                 if is(&row.attribute, &["Auth-Type"]) {
                     entry.rejects |= is(&row.value, &["Reject", "4"]);
                     entry.accepts |= is(&row.value, &["Accept", "254"]);
                 }
                 if let Some(note) = note {
-                    self.complain(number, format!("{note}: {:?}", entry.name));
+                    self.complain(number, format!("{attribute} of {:?}: {note}", entry.name));
                 }
                 entry.check.push(row);
             }
@@ -353,19 +375,15 @@ impl Reader<'_> {
         if entry.state != EntryState::Usable {
             return;
         }
-        if entry.user_password && entry.accepts {
-            entry.state = EntryState::Lost;
-            let what = format!(
-                "User-Password beside Auth-Type := Accept: the password of the request is compared and nothing else is, which is not done here; \
-                 the entry of {:?} was left out, since without this it would let in more",
-                entry.name
-            );
-            return self.complain(number, what);
-        }
         let mut kept: Vec<Row> = Vec::new();
+        // Places of settings among them, which are few: each is there once.
+        let mut settings: Vec<usize> = Vec::new();
         for row in std::mem::take(&mut entry.check) {
-            let same = kept.iter().position(|k| items::sets_the_same(&k.attribute, &row.attribute));
-            let Some(same) = same else {
+            let is_same = |n: &&usize| items::sets_the_same(&kept[**n].attribute, &row.attribute);
+            let Some(same) = settings.iter().find(is_same).copied() else {
+                if items::is_control(&row.attribute) {
+                    settings.push(kept.len());
+                }
                 kept.push(row);
                 continue;
             };
@@ -378,7 +396,7 @@ impl Reader<'_> {
                 );
                 return self.complain(number, what);
             }
-            entry.doubled.push(row.attribute.to_ascii_lowercase());
+            entry.doubled.insert(row.attribute.to_ascii_lowercase());
             if is(&row.attribute, &["Auth-Type"]) {
                 self.complain(number, "Auth-Type is there twice: FreeRADIUS takes the last one (and a Reject wherever it stands), the other was left out");
                 if !is(&kept[same].value, &["Reject", "4"]) {
@@ -420,7 +438,7 @@ impl Reader<'_> {
                     entry.fall_through.get_or_insert(yes);
                 }
                 // Each row is told of, so that nobody believes a filter or a VLAN to be there that is not.
-                ReplyItem::Take(row) if entry.state != EntryState::Usable => {
+                ReplyItem::Take { row, .. } if entry.state != EntryState::Usable => {
                     let whole = format!(
                         "{}: this row was left out with its entry, that of {:?} at {}",
                         row.attribute, entry.name, entry.at
@@ -428,15 +446,18 @@ impl Reader<'_> {
                     entry.reply.push(row);
                     self.complain(number, whole);
                 }
-                ReplyItem::Take(mut row) => {
+                ReplyItem::Take { mut row, note } => {
                     let key = items::reply_key(&row.attribute, self.import.dictionary);
-                    let before = |r: &Row| items::reply_key(&r.attribute, self.import.dictionary) == key;
-                    if entry.reply.iter().any(before) {
+                    if !entry.reply_keys.insert(key.clone()) {
                         // An operator looks at what was there before the entry, so that both are sent.
                         row.op = Op::Add;
-                        entry.doubled.push(key);
+                        entry.doubled.insert(key);
                     }
                     entry.reply.push(row);
+                    if let Some(note) = note {
+                        let what = format!("{attribute} of {:?}: {note}", entry.name);
+                        self.complain(number, what);
+                    }
                 }
                 ReplyItem::Leave(why) => {
                     let is_message = is(&attribute, &["Reply-Message"]);
