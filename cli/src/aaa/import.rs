@@ -4,16 +4,11 @@ use super::args::{Import, UserImport};
 use super::tell;
 use super::user::store;
 use crate::output::{Failure, Output};
-use crate::service::read_text;
+use crate::service::read_foreign;
 use serde_json::json;
 use std::path::Path;
 use usher_control::Request;
 use usher_store::import::{Complaint, UsersImport, clients_conf};
-
-fn text(file: &Path) -> Result<String, Failure> {
-    let octets = std::fs::read(file).map_err(|e| Failure::failed(format!("{}: {e}", file.display())))?;
-    Ok(read_text(&octets))
-}
 
 /// What was not taken over, with its line.
 fn told(output: &Output, import: &Import, left: &[Complaint]) {
@@ -67,11 +62,9 @@ fn said(
 
 pub(super) fn users(output: &Output, import: &UserImport) -> Result<(), Failure> {
     let UserImport { import, leave_out } = import;
-    let whole = text(&import.file)?;
+    let whole = read_foreign(&import.file).map_err(Failure::failed)?;
     let (place, mut store) = store(&import.config)?;
-    let mut open = |file: &Path| -> Result<String, String> {
-        std::fs::read(file).map(|octets| read_text(&octets)).map_err(|e| format!("{}: {e}", file.display()))
-    };
+    let mut open = |file: &Path| read_foreign(file);
     // By which name it is given must make no difference to the groups' names.
     let file = import.file.canonicalize().unwrap_or_else(|_| import.file.clone());
     let reader = UsersImport {
@@ -94,7 +87,7 @@ pub(super) fn users(output: &Output, import: &UserImport) -> Result<(), Failure>
 }
 
 pub(super) fn clients(output: &Output, import: &Import) -> Result<(), Failure> {
-    let (list, left) = clients_conf(&text(&import.file)?);
+    let (list, left) = clients_conf(&read_foreign(&import.file).map_err(Failure::failed)?);
     stopped(output, import, "clients", &left)?;
     let (place, mut store) = store(&import.config)?;
     for client in &list {
