@@ -190,6 +190,12 @@ fn what_a_condition_means_there() {
         ("Cleartext-Password := x, Framed-Interface-Id >= 1:2:3:4", "by == and != alone", false),
         ("Cleartext-Password := x, Framed-IPv6-Prefix <= 2001:db8::/32", "by == alone", false),
         ("Cleartext-Password := x, Framed-IPv6-Prefix != 2001:db8::/32", "by == alone", false),
+        ("Cleartext-Password := x, Framed-IPv6-Prefix = 2001:db8::/32", "any prefix fits", false),
+        (
+            "Cleartext-Password := x, Fortinet-WirelessController-Device-MAC == 02:00:00:00:00:01",
+            "any value fits",
+            false,
+        ),
         ("Cleartext-Password := x, Tunnel-Type:1 != VLAN", "write == alone", false),
         ("Cleartext-Password := x, Tunnel-Type:1 !* ANY", "write == alone", false),
         ("Cleartext-Password := x, Tunnel-Type:010 == VLAN", "without zeros in front", false),

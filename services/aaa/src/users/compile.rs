@@ -425,8 +425,8 @@ fn comparable(definition: &Definition, op: Op) -> Result<(), String> {
         return Ok(());
     }
     match definition.data_type {
-        DataType::Ipv4Prefix | DataType::Ipv6Prefix => {
-            Err("a prefix is compared by == alone; write a comparison for each prefix".into())
+        DataType::Ipv4Prefix | DataType::Ipv6Prefix | DataType::Ether => {
+            Err("a prefix or a MAC address is compared by == alone; write a comparison for each".into())
         }
         _ if op == Op::NotEqual => Ok(()),
         DataType::Signed => Err("a number that may be negative is compared by == and != alone".into()),

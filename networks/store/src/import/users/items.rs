@@ -159,10 +159,16 @@ fn compares_otherwise(attribute: &str, op: Op, dictionary: &Dictionary) -> Optio
     if dictionary.by_name(bare).is_none() && Dictionary::number_in_name(bare).is_some() {
         return Some("FreeRADIUS compares no attribute that is named by its number: write its name");
     }
-    let data_type = definition(attribute, dictionary).map(|d| d.data_type);
-    let by_value = !matches!(op, Op::Present | Op::Absent);
-    let unlike = matches!(data_type, Some(DataType::Ether | DataType::Ip | DataType::Filter));
-    (by_value && unlike).then_some("FreeRADIUS compares no values of this type: any value fits there")
+    match definition(attribute, dictionary)?.data_type {
+        _ if matches!(op, Op::Present | Op::Absent) => None,
+        DataType::Ether | DataType::Filter => {
+            Some("FreeRADIUS compares no values of this type: any value fits there")
+        }
+        DataType::Ipv4Prefix | DataType::Ipv6Prefix if op == Op::Set => {
+            Some("any prefix fits there: write ==")
+        }
+        _ => None,
+    }
 }
 
 /// What becomes of a condition or of a setting beside it.

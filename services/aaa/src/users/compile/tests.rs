@@ -235,6 +235,7 @@ fn octets_and_addresses_have_no_order_and_prefixes_are_the_same_or_not() {
         ("NAS-IPv6-Address", "2001:db8::", "by == and != alone"),
         ("Framed-Interface-Id", "1:2:3:4", "by == and != alone"),
         ("Framed-IPv6-Prefix", "2001:db8::/32", "by == alone"),
+        ("Fortinet-WirelessController-Device-MAC", "02:00:00:00:00:01", "by == alone"),
     ] {
         for op in ["<", "<=", ">", ">="] {
             let complaint = compile(&[(attribute, op, value)], &[]).unwrap_err().to_string();
