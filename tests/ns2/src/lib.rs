@@ -5,9 +5,11 @@
 
 pub mod messages;
 pub mod ns3;
+mod reference;
 pub mod transfer;
 
 use ns3::ScenarioProgram;
+pub use reference::{ReferenceMeans, ReferenceRuns, WRITE};
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -260,26 +262,27 @@ pub fn estimate(mut values: Vec<f64>) -> (Estimate, f64) {
 /// Both simulators on every case of a scenario.
 ///
 /// # Errors
-/// Where the study or a run of either is at fault.
-pub fn compare(scenario: &str) -> Result<Vec<Line>, String> {
+/// A faulty study, a failed run, and a repeated run that differs from its recording.
+pub fn compare(scenario: &str, runs: ReferenceRuns) -> Result<Vec<Line>, String> {
     if scenario == NS3_SCENARIO {
-        return compare_ns3(&ScenarioProgram::compile(scenario)?);
+        return compare_ns3(&ScenarioProgram::compile(scenario)?, runs);
     }
-    compare_with(Opponent::Ns2, scenario)
+    compare_with(Opponent::Ns2, scenario, runs)
 }
 
 /// The same of the scenario for ns-3, which is compiled.
 ///
 /// # Errors
 /// As [`compare`].
-pub fn compare_ns3(program: &ScenarioProgram) -> Result<Vec<Line>, String> {
-    compare_with(Opponent::Ns3(program), NS3_SCENARIO)
+pub fn compare_ns3(program: &ScenarioProgram, runs: ReferenceRuns) -> Result<Vec<Line>, String> {
+    compare_with(Opponent::Ns3(program), NS3_SCENARIO, runs)
 }
 
-fn compare_with(opponent: Opponent<'_>, scenario: &str) -> Result<Vec<Line>, String> {
+fn compare_with(opponent: Opponent<'_>, scenario: &str, runs: ReferenceRuns) -> Result<Vec<Line>, String> {
     let path = folder().join(format!("{scenario}.toml"));
     let study = Study::load(&path).map_err(|e| e.to_string())?;
     let plan = study.plan(Mode::Default, &Overrides::default()).map_err(|e| e.to_string())?;
+    let mut recording = ReferenceMeans::open(scenario, runs)?;
     let mut lines = Vec::new();
     for point in &plan.points {
         let case = point.setting("ns").ok_or("the study lacks its axis 'ns'")?.text.clone();
@@ -288,7 +291,10 @@ fn compare_with(opponent: Opponent<'_>, scenario: &str) -> Result<Vec<Line>, Str
         let ours = until_narrow(least, most, |number| {
             ours(&point.scenario, point.seed(number)).map_err(|e| format!("{scenario} {case}: {e}"))
         })?;
-        let theirs = until_narrow(least, most, |number| theirs(opponent, scenario, &case, number + 1))?;
+        let theirs = until_narrow(least, most, |number| {
+            let run = || theirs(opponent, scenario, &case, number + 1);
+            recording.mean(&case, u64::from(number) + 1, number == 0, run)
+        })?;
         let runs = (theirs.len(), ours.len());
         lines.push(Line {
             scenario: scenario.to_owned(),
@@ -298,6 +304,7 @@ fn compare_with(opponent: Opponent<'_>, scenario: &str) -> Result<Vec<Line>, Str
             runs,
         });
     }
+    recording.close()?;
     Ok(lines)
 }
 

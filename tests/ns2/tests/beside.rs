@@ -3,14 +3,14 @@
 use usher_ns2_tests::messages::{self, Plan};
 use usher_ns2_tests::ns3::{self, ScenarioProgram};
 use usher_ns2_tests::transfer::{self, Lost};
-use usher_ns2_tests::{Line, NS3_SCENARIO, SCENARIOS, compare, compare_ns3, folder, printed, root};
-
-/// Set, it writes the table's rows anew.
-const WRITE: &str = "USHER_WRITE_NS2";
+use usher_ns2_tests::{
+    Line, NS3_SCENARIO, ReferenceMeans, ReferenceRuns, SCENARIOS, WRITE, compare, compare_ns3, folder,
+    printed, root,
+};
 
 /// Both simulators on every case of a scenario.
 fn lines_of(scenario: &str) -> Vec<Line> {
-    let lines = compare(scenario).unwrap_or_else(|e| panic!("{e}"));
+    let lines = compare(scenario, ReferenceRuns::from_environment()).unwrap_or_else(|e| panic!("{e}"));
     assert!(lines.len() > 1, "{scenario} has cases");
     println!("{}", rows(&lines).join("\n"));
     lines
@@ -34,7 +34,7 @@ fn shown_rows(page: &str, scenario: &str, lines: &[Line]) -> Vec<Option<String>>
     let rows = rows(lines);
     let path = root().join(page);
     let page = std::fs::read_to_string(&path).unwrap();
-    if std::env::var_os(WRITE).is_some() {
+    if ReferenceRuns::from_environment() == ReferenceRuns::Record {
         // One test at a time writes: run it with --test-threads 1.
         let own = format!("| `{scenario}` |");
         let first =
@@ -103,7 +103,7 @@ fn a_transfer_over_sctp_takes_as_long_as_in_ns2() {
 fn dialogues_and_transfers_beside_ns3_come_out_as_the_page_says() {
     let program = ScenarioProgram::compile(NS3_SCENARIO).unwrap();
     the_same_packets_are_lost_in_ns3(&program);
-    let lines = compare_ns3(&program).unwrap_or_else(|e| panic!("{e}"));
+    let lines = compare_ns3(&program, ReferenceRuns::from_environment()).unwrap_or_else(|e| panic!("{e}"));
     println!("{}", rows(&lines).join("\n"));
     for (line, shown) in lines.iter().zip(shown_rows("docs/ns-3.md", NS3_SCENARIO, &lines)) {
         let row = line.row();
@@ -115,11 +115,13 @@ fn dialogues_and_transfers_beside_ns3_come_out_as_the_page_says() {
 
 fn the_same_packets_are_lost_in_ns3(program: &ScenarioProgram) {
     let settings = "preset = \"ns-3\"\nretransmissions = \"unlimited\"\ntimestamps = false\nmss = \"536 B\"";
+    let mut recording = ReferenceMeans::open("ns3-lost", ReferenceRuns::from_environment()).unwrap();
     for (loss, lists) in [(0.0, 1..=1), (0.05, 1..=6), (0.1, 1..=6), (0.2, 2..=6)] {
         for list in lists {
             let plan = ns3::plan(400, 100_000, 200);
             let lost = Lost::draw(loss, list);
-            let (theirs, _) = ns3::theirs(program, &plan, &lost, &["timestamps", "0"]).unwrap();
+            let run = || Ok(ns3::theirs(program, &plan, &lost, &["timestamps", "0"])?.0);
+            let theirs = recording.mean(&format!("loss {loss}"), list, list == 2, run).unwrap();
             let ours = ns3::ours(&plan, &lost, settings).unwrap();
             let ours = ours.iter().sum::<f64>() / ours.len() as f64;
             println!("loss {loss}, list {list}: ns-3 {theirs} s, usher {ours} s");
@@ -129,16 +131,19 @@ fn the_same_packets_are_lost_in_ns3(program: &ScenarioProgram) {
             );
         }
     }
+    recording.close().unwrap();
 }
 
 #[test]
 fn a_transfer_over_sctp_goes_as_in_ns2_where_the_same_packets_are_lost() {
     let preset = "preset = \"ns-2\"";
     // At 1 and 2 % the windows grow until the queue overflows.
+    let mut recording = ReferenceMeans::open("sctp-lost", ReferenceRuns::from_environment()).unwrap();
     for (loss, lists) in [(0.01, 2..=2), (0.02, 4..=5), (0.05, 1..=3), (0.1, 1..=4), (0.2, 4..=4)] {
         for list in lists {
             let lost = Lost::draw(loss, list);
-            let theirs = transfer::theirs(&lost).unwrap();
+            let run = || transfer::theirs(&lost);
+            let theirs = recording.mean(&format!("loss {loss}"), list, list == 1, run).unwrap();
             let ours = transfer::ours(&lost, preset).unwrap();
             println!("loss {loss}, list {list}: ns-2 {theirs} s, usher {ours} s");
             // A SACK that comes later, or a chunk that is sent again once more, moves the mean by more.
@@ -147,8 +152,9 @@ fn a_transfer_over_sctp_goes_as_in_ns2_where_the_same_packets_are_lost() {
     }
     // The list tells the two apart: so far off is what the RFC has.
     let lost = Lost::draw(0.1, 1);
-    let (theirs, rfc) =
-        (transfer::theirs(&lost).unwrap(), transfer::ours(&lost, "preset = \"rfc\"").unwrap());
+    let theirs = recording.mean("loss 0.1", 1, false, || transfer::theirs(&lost)).unwrap();
+    let rfc = transfer::ours(&lost, "preset = \"rfc\"").unwrap();
+    recording.close().unwrap();
     assert!((rfc / theirs - 1.0).abs() > 0.05, "{theirs} s, {rfc} s");
 }
 
@@ -161,6 +167,7 @@ const SAME_AS_NS3: f64 = 0.002;
 #[test]
 fn messages_over_tcp_go_as_in_ns2_where_the_same_packets_are_lost() {
     let mut apart = Vec::new();
+    let mut recording = ReferenceMeans::open("tcp-lost", ReferenceRuns::from_environment()).unwrap();
     for congestion in ["reno", "newreno", "sack"] {
         for plan in [Plan::transfer, Plan::dialogues] {
             for rto_min in [200, 1000] {
@@ -173,7 +180,9 @@ fn messages_over_tcp_go_as_in_ns2_where_the_same_packets_are_lost() {
                 let lists = [(0.0, 1), (0.01, 1), (0.02, 2), (0.05, 3), (0.1, 4), (0.2, 5), (0.5, 2)];
                 for (loss, list) in lists {
                     let lost = Lost::draw(loss, list);
-                    let theirs = messages::theirs(&plan, &lost).unwrap();
+                    let run = || messages::theirs(&plan, &lost);
+                    let theirs =
+                        recording.mean(&format!("{plan:?}, loss {loss}"), list, loss == 0.1, run).unwrap();
                     let ours = messages::ours(&plan, &lost, "preset = \"ns-2\"").unwrap();
                     let line = format!("{plan:?}, loss {loss}: ns-2 {theirs} s, usher {ours} s");
                     println!("{line}");
@@ -184,6 +193,7 @@ fn messages_over_tcp_go_as_in_ns2_where_the_same_packets_are_lost() {
             }
         }
     }
+    recording.close().unwrap();
     assert!(apart.is_empty(), "{}", apart.join("\n"));
 }
 
