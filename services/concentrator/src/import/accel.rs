@@ -507,7 +507,7 @@ impl ServerPorts {
         let first = |name: &str| rest.split(',').find_map(|part| part.strip_prefix(name)?.strip_prefix('='));
         let port = |name: &str, otherwise: u16| first(name).map_or(Some(otherwise), port);
         let is_number = |name: &&str| first(name).is_none_or(|text| leading_number(text).1.is_empty());
-        if !["req-limit", "fail-timeout", "fail-time", "max-fail"].iter().all(|name| is_number(name)) {
+        if !["req-limit", "fail-timeout", "fail-time", "max-fail"].iter().all(is_number) {
             return None;
         }
         let is_port = |part: &str| part.starts_with("auth-port=") || part.starts_with("acct-port=");

@@ -478,7 +478,7 @@ mod tests {
         assert_eq!(one.section("in").unwrap().value("z"), Some("3"));
         let within = two.section("in").unwrap();
         assert_eq!((two.value("y"), within.value("z"), within.value("w")), (Some("2"), Some("3"), Some("4")));
-        assert!(settings.templates.contains(&"base".to_string()));
+        assert!(settings.templates.contains("base"));
         for (text, what) in [
             ("a : b { }", "there is no section b"),
             ("a : b { }\nb : a { }", "take too much from each other"),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::process::Command;
-use usher_house::{ENVIRONMENT, SIBLINGS, Source, UNFUZZED, UNSAFE, manifest, members, root, sources};
+use usher_house::{ENVIRONMENT, SIBLINGS, Source, UNFUZZED, UNSAFE, members, root, sources};
 
 /// Fails with every breach, one a line.
 #[track_caller]
