@@ -222,7 +222,7 @@ pub(crate) fn included(file: &Path, pattern: &str) -> Result<Vec<(String, String
     let mut room = LONGEST_FOREIGN;
     let read = |name: String| {
         let path = folder.join(name);
-        let text = read_foreign(&path).map_err(|error| format!("it is included: {error}"))?;
+        let text = read_foreign(&path).map_err(|error| format!("an included file: {error}"))?;
         room = room.checked_sub(text.len() as u64).ok_or_else(|| {
             format!("{pattern} includes more than {} MiB; import the files one by one", LONGEST_FOREIGN >> 20)
         })?;

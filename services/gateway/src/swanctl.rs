@@ -15,7 +15,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt::Write;
 use core::net::IpAddr;
-use refusals::Refusal;
+use refusals::SectionRefusal;
 use secrets::Secret;
 use settings::{Place, SettingsSection};
 use words::{
@@ -138,16 +138,15 @@ impl Importer {
         for entry in root.section("connections").map(|all| &all.sections).into_iter().flatten() {
             let (name, connection) = entry;
             let reading = refusals::read_connection(connection);
-            if let Some(Refusal { place, why }) = reading.refusal {
+            if let Some(SectionRefusal { place, why }) = reading.refusal {
                 let what = "it is not taken, as charon does not take it";
                 self.note(place, alloc::format!("the connection {name} {why}: {what}"));
                 continue;
             }
+            let (places, unknown) = peer_places(connection);
             let why = match version(connection) {
                 Some(1) => "is of IKEv1, which is not spoken",
-                Some(0 | 2)
-                    if peer_places(connection).0.is_empty() && peer_places(connection).1.is_none() =>
-                {
+                Some(0 | 2) if places.is_empty() && unknown.is_none() => {
                     "has addresses of one family on this side and of the other on its other side, and nobody comes to it"
                 }
                 Some(0 | 2) => {
@@ -264,7 +263,7 @@ impl Importer {
     }
 
     fn pool(&mut self, name: &str, pool: &SettingsSection) {
-        if let Some(Refusal { place, why }) = refusals::find_pool_refusal(pool) {
+        if let Some(SectionRefusal { place, why }) = refusals::find_pool_refusal(pool) {
             let what = "it is not taken, as charon does not take it";
             return self.note(place, alloc::format!("the pool {name} {why}: {what}"));
         }

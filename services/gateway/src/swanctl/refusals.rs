@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 /// Why charon has no connection, or no pool, of a section.
-pub(super) struct Refusal {
+pub(super) struct SectionRefusal {
     pub(super) place: Place,
     /// What follows its name.
     pub(super) why: String,
@@ -18,7 +18,7 @@ pub(super) struct Refusal {
 #[derive(Default)]
 pub(super) struct ConnectionReading {
     /// The first refusal.
-    pub(super) refusal: Option<Refusal>,
+    pub(super) refusal: Option<SectionRefusal>,
     /// What only releases after 5.9.8 know.
     pub(super) later: Vec<(Place, String)>,
     /// What charon may read otherwise than ours.
@@ -245,16 +245,16 @@ pub(super) fn read_connection(connection: &SettingsSection) -> ConnectionReading
 }
 
 /// Why charon has no pool of a section.
-pub(super) fn find_pool_refusal(pool: &SettingsSection) -> Option<Refusal> {
+pub(super) fn find_pool_refusal(pool: &SettingsSection) -> Option<SectionRefusal> {
     let is_known = |key: &str| POOL_ATTRIBUTES.contains(&key) || is_number(key);
     let (key, _, place) =
         pool.values.iter().find(|(key, value, _)| !(is_known(key) || list_items(value).is_empty()))?;
-    Some(Refusal { place: *place, why: alloc::format!("has an unknown attribute {key}") })
+    Some(SectionRefusal { place: *place, why: alloc::format!("has an unknown attribute {key}") })
 }
 
 impl ConnectionReading {
     fn refuse(&mut self, place: Place, why: String) {
-        self.refusal.get_or_insert(Refusal { place, why });
+        self.refusal.get_or_insert(SectionRefusal { place, why });
     }
 
     /// Reads values by the keys, the lists, and the keys of later releases that a section may have.
